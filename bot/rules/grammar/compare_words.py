@@ -12,7 +12,8 @@ from bot.rules.grammar.job import Draft, joined
 from bot.rules.grammar.run_words import QUESTION_WORDS, run_word, workload
 from bot.rules.grammar.sizing_words import refused
 from bot.rules.policy.policy import Policy
-from bot.rules.sizing.workload import architecture, unknown
+from bot.rules.sizing.unsaid import unknown
+from bot.rules.sizing.workload import architecture
 from bot.rules.values.text import WordToken
 from ledger.kernel.job import JobRequest
 
@@ -47,6 +48,8 @@ def work_to_compare(words: Sequence[WordToken], policy: Policy) -> JobRequest:
     if wrong := refused(draft.said, plans=False):
         raise BadWord(wrong)
     said = draft.said.get("work", ())
+    if (medium := workload(said).medium) is not None:
+        raise BadWord(f"compare counts tokens, and {medium.name} has none; write plan model={medium.name}.")
     if architecture(workload(said)) is None:
         raise BadWord(unknown(workload(said))[0])
     if workload(said).total_tokens is None:

@@ -27,6 +27,8 @@ from bot.rules.grammar.sizing_words import SERVED, refused
 from bot.rules.grammar.workload_words import WORK_KEYS
 from bot.rules.nodes.model_server import MODEL_MISSING, asks_for_server, is_model
 from bot.rules.policy.policy import Policy
+from bot.rules.sizing.media_models import media_model
+from bot.rules.sizing.model_shapes import model
 from bot.rules.values.text import UnclosedQuote, WordToken, tokens
 from ledger.kernel.job import GpuConstraint, JobRequest
 from providers.gpus.table import lookup
@@ -130,7 +132,7 @@ class Draft:
             return {}
         if lowered in _FILLERS:
             return {}
-        if _MODEL_SIZE.fullmatch(text):
+        if _MODEL_SIZE.fullmatch(text) or model(text) or media_model(text):
             return self.look(WordToken(f"model={text}", word.raw, word.position))
         if _COUNTRIES.fullmatch(text):
             return KEYS["region"].read(text.upper(), self.policy)

@@ -15,6 +15,7 @@ from typing import Any
 from bot.rules.grammar.bad_word import BadWord, near, show
 from bot.rules.grammar.job_words import NUMBER, TOKEN_UNITS, duration, whole, yes_or_no
 from bot.rules.sizing.data_source import STORES, DataSource
+from bot.rules.sizing.media_models import media_model
 from bot.rules.sizing.model_shapes import MODELS
 from bot.rules.sizing.optimizers import Optimizer
 from bot.rules.sizing.workload import Precision, Sharding, WorkKind, Workload
@@ -202,6 +203,32 @@ class WorkWord:
 
 
 _COUNT = "a whole number above zero"
+_OF_MEDIA: tuple[WorkWord, ...] = (
+    WorkWord("images", "NUMBER", "Images in all.", "images=10000", _counted("images", _COUNT, "10000", 10**10)),
+    WorkWord(
+        "resolution",
+        "PIXELS",
+        "Side of a square image; 1024 unless you say so.",
+        "resolution=768",
+        _counted("resolution", _COUNT, "1024", 8192),
+    ),
+    WorkWord(
+        "image-steps",
+        "NUMBER",
+        "Steps for one image.",
+        "image-steps=28",
+        _counted("image_steps", _COUNT, "28", 1000),
+        ("image_steps",),
+    ),
+    WorkWord(
+        "audio-hours",
+        "TIME",
+        "Sound to read, in hours.",
+        "audio-hours=100",
+        _time("audio_hours"),
+        ("audio_hours",),
+    ),
+)
 WORK_WORDS: tuple[WorkWord, ...] = (
     WorkWord("type", "KIND", "What kind of work.", "type=lora", _chosen("kind", "a kind of work", KINDS, "type=lora")),
     WorkWord("model", "SIZE or NAME", "The model.", "model=7B", _read_model),
@@ -316,6 +343,7 @@ WORK_WORDS: tuple[WorkWord, ...] = (
         _read_evaluation,
         ("eval",),
     ),
+    *_OF_MEDIA,
 )
 
 #: every key and alias → its word
@@ -336,6 +364,9 @@ def read(words: Mapping[str, str]) -> Workload:
             if fields.get(name, found) != found:
                 raise BadWord(f"{show(key)} contradicts what was said before; keep one of the two.")
             fields[name] = found
+    if fields.get("model") and media_model(fields["model"]) is not None:
+        # Such a model is asked to make or to read something, unless somebody says otherwise.
+        fields.setdefault("kind", WorkKind.BATCH)
     return _checked(Workload(**fields))
 
 
@@ -354,6 +385,10 @@ def parse(line: str) -> Workload:
 
 def _checked(work: Workload) -> Workload:
     """Return `work`, or raise `BadWord` when two of its numbers cannot both be right."""
+    medium = work.medium
+    if medium is not None and work.trains and (medium.sound or not work.adapts):
+        able = "type=batch and type=serving" if medium.sound else "type=batch, type=serving, type=lora and type=qlora"
+        raise BadWord(f"{medium.name} can be planned with {able}.")
     if work.active_params is not None and work.active_params > (work.total_params or work.active_params):
         raise BadWord("More parameters are active than there are; swap active= and params=.")
     if work.heads is not None and work.width is not None and work.width % work.heads:

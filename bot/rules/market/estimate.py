@@ -81,10 +81,11 @@ class Estimate:
     """Hold the total cost of one run in dollars, its parts, and the assumptions as sentences.
 
     `hours` are the expected ones of the wall clock. What follows from the work is None or empty where only hours are
-    known: the range of the hours, tokens per second (expected, low, high), by how many hours the goal is missed, the
-    layout in the GPUs' memory, whether it is tight, what could not be known, and the simulation's `outlook`, whose
-    range `best_usd` begins. `worst_usd` is what an approval covers. `hold_usd` is what the worst case includes
-    for a hold at the end, `hold_hours` for how long the GPU may be held, `disk_hours` for how long its disk is kept.
+    known: the range of the hours, tokens (or `rate_unit`) per second (expected, low, high), by how many hours the goal
+    is missed, the layout in the GPUs' memory, whether it is tight, what could not be known, and the simulation's
+    `outlook`, whose range `best_usd` begins. `worst_usd` is what an approval covers. `hold_usd` is what the worst case
+    includes for a hold at the end, `hold_hours` for how long the GPU may be held, `disk_hours` for how long its disk is
+    kept.
     `data` says what moving the run's data costs and takes; empty where nobody said where they lie.
     """
 
@@ -97,6 +98,7 @@ class Estimate:
     best_hours: Decimal | None = None
     worst_hours: Decimal | None = None
     tokens_per_s: tuple[Decimal, Decimal, Decimal] | None = None
+    rate_unit: str = "tokens"
     late_hours: Decimal = _ZERO
     fit: str = ""
     tight: bool = False
@@ -226,6 +228,7 @@ def _of_the_run(run: RunTime) -> dict[str, Any]:
     rates = None if rate is None else tuple(Decimal(f"{one:.6g}") for one in (rate.expected, rate.low, rate.high))
     return {
         "tokens_per_s": rates,
+        "rate_unit": "tokens" if rate is None else rate.unit,
         "fit": run.fit.sentence if run.fit is not None else "",
         "tight": run.fit is not None and run.fit.tight,
         "unknown": run.unknown,

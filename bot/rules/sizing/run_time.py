@@ -11,8 +11,9 @@ from decimal import Decimal
 
 from bot.rules.sizing.data_source import DataSource
 from bot.rules.sizing.throughput import FinishedRun, RunHours, Throughput, missing, run_hours, tokens_per_s
+from bot.rules.sizing.unsaid import unknown
 from bot.rules.sizing.vram import Fit, fit, stored_bytes
-from bot.rules.sizing.workload import Architecture, WorkKind, Workload, architecture, unknown
+from bot.rules.sizing.workload import Architecture, WorkKind, Workload, architecture
 from providers.gpus.table import GPUS
 
 _ZERO = Decimal(0)
@@ -104,6 +105,8 @@ def finished_run(work: Workload, gpu_name: str, count: int, tokens_s: Decimal) -
     if not tokens_s.is_finite() or tokens_s <= 0:
         raise ValueError("The rate of a run is above zero, such as 12300 tokens per second.")
     gpu = GPUS.get(gpu_name)
+    if work.medium is not None:
+        raise ValueError(f"Rates of {work.medium.name} are not learned from your runs, only those of text models.")
     if gpu is None:
         raise ValueError(f"{gpu_name} is not a GPU whose rates are known here.")
     layout = fit(work, gpu, count)

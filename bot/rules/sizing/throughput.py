@@ -13,15 +13,17 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
-from bot.rules.sizing import decoding
+from bot.rules.sizing import decoding, media
 from bot.rules.sizing import throughput_data as table
 from bot.rules.sizing import throughput_fitted as fitted
 from bot.rules.sizing.groups import Group
 from bot.rules.sizing.layouts import likely
+from bot.rules.sizing.media_models import MediaModel
 from bot.rules.sizing.throughput_features import LAST_YEAR, features, group, is_data_center
 from bot.rules.sizing.training import TERMS, flops_per_token, machine, offload_s, peak_flops, terms
+from bot.rules.sizing.unsaid import unknown
 from bot.rules.sizing.vram import Fit, MemoryLayout, fit
-from bot.rules.sizing.workload import Architecture, Workload, architecture, unknown
+from bot.rules.sizing.workload import Architecture, WorkKind, Workload, architecture
 from bot.rules.values.phrases import plural
 from ledger.kernel import money
 from providers.gpus.table import GpuModel
@@ -32,7 +34,8 @@ class Throughput:
     """Hold tokens per second over all GPUs. `mfu` is the share of the peak that the model's own FLOPs take.
 
     `basis` says in one sentence what the numbers rest on, `sigma` is the width of the range on the logarithm.
-    `replicas` are the copies of a served model that share the GPUs.
+    `replicas` are the copies of a served model that share the GPUs. `unit` is what is counted: tokens, or the images or
+    seconds of sound of a model that makes or reads those.
     """
 
     expected: float
@@ -44,6 +47,7 @@ class Throughput:
     sigma: float
     plan: MemoryLayout
     replicas: int = 1
+    unit: str = "tokens"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +88,8 @@ def tokens_per_s(
     GB/s per machine, where it is known.
     """
     own = tuple(runs)
+    if work.medium is not None:
+        return _of_media(work, work.medium, gpu, count, layout)
     whole = _on_all(work, gpu, count, own, layout, network_gb_s)
     if whole is None or work.trains or layout is not None:
         return whole
@@ -137,6 +143,20 @@ def _on_all(
         basis=_basis(work, gpu, used),
         sigma=sigma,
         plan=plan,
+    )
+
+
+def _of_media(work: Workload, model: MediaModel, gpu: GpuModel, count: int, layout: Fit | None) -> Throughput | None:
+    """Estimate the rate of a model of images or sound, of which each GPU has a copy."""
+    if missing(work, gpu) is not None:
+        return None
+    plan = (layout or fit(work, gpu, count)).plan
+    rate, sigma = media.units_per_s(work, model, gpu, count, plan), media.sigma(work, model)
+    wide = math.exp(table.RANGE_SIGMAS * sigma)
+    sentence = _sentence(replace(work, kind=WorkKind.SERVING), gpu, count, rate, wide, 0.0)
+    sentence = sentence.replace("tokens", model.unit)
+    return Throughput(
+        rate, rate / wide, rate * wide, 0.0, sentence, media.basis(model), sigma, plan, replicas=count, unit=model.unit
     )
 
 

@@ -14,8 +14,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from bot.rules.sizing.media_models import MediaModel
 from bot.rules.sizing.optimizers import state_bytes
-from bot.rules.sizing.workload import Architecture, Precision, Sharding, WorkKind, Workload, architecture, unknown
+from bot.rules.sizing.unsaid import unknown
+from bot.rules.sizing.workload import Architecture, Precision, Sharding, WorkKind, Workload, architecture
 from bot.rules.values.phrases import plural
 from providers.gpus.table import GpuModel
 
@@ -256,7 +258,7 @@ def beyond(work: Workload, plan: MemoryLayout) -> tuple[str, ...]:
 def parts(work: Workload, shape: Architecture, count: int, plan: MemoryLayout) -> tuple[Part, ...]:
     """Return the memory of one of `count` GPUs under `plan`, part by part."""
     if not work.trains:
-        amounts = _served(work, shape, count, plan)
+        amounts = _served(work, shape, count, plan) if shape.medium is None else _made(work, shape.medium, plan)
     else:
         adapts = plan.kind in (WorkKind.LORA, WorkKind.QLORA)
         states = (_adapted if adapts else _states)(work, shape, count, plan)
@@ -325,6 +327,16 @@ def _served(work: Workload, shape: Architecture, count: int, plan: MemoryLayout)
     }
 
 
+def _made(work: Workload, model: MediaModel, plan: MemoryLayout) -> dict[str, float]:
+    """Count what one GPU holds to make images or read sound: each has a copy of its own."""
+    each = model.working_gb + model.decoding_gb
+    area = 1.0 if model.sound else work.image_area
+    return {
+        "weights": model.network_params * weight_bytes(plan.weights) + float(model.other_params * _SHORT_BYTES),
+        "windows" if model.sound else "images": each * area * work.at_once * GIB,
+    }
+
+
 def kv_bytes(shape: Architecture, tokens: float, count: int = 1) -> float:
     """Return the bytes of keys and values, in 16 bits, that a sequence of so many tokens leaves on `count` GPUs.
 
@@ -332,7 +344,7 @@ def kv_bytes(shape: Architecture, tokens: float, count: int = 1) -> float:
     deployment": latent attention duplicates the cache over tensor parallel ranks).
     """
     whole = (shape.layers - shape.local_layers) * tokens + shape.local_layers * min(tokens, shape.window)
-    return _SHORT_BYTES * shape.kept * whole * (count if shape.latent else 1)
+    return _SHORT_BYTES * shape.cached_numbers * whole * (count if shape.latent else 1)
 
 
 def stored_bytes(shape: Architecture, precision: Precision) -> float:

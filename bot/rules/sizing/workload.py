@@ -12,6 +12,7 @@ from decimal import Decimal
 from enum import StrEnum
 
 from bot.rules.sizing.data_source import DataSource
+from bot.rules.sizing.media_models import MediaModel, media_model
 from bot.rules.sizing.model_shapes import ModelShape, model, typical
 from bot.rules.sizing.optimizers import Optimizer, state_bytes
 
@@ -24,6 +25,9 @@ PLAIN_ROUTED = 8
 #: What a run assumes when nobody said it; every use is an assumption that the plan shows.
 PLAIN_SEQ = 2048
 PLAIN_BATCH_TOKENS = 524_288
+PLAIN_RESOLUTION = 1024
+#: Windows of sound that programs read at once: between the 8 of faster-whisper and the 24 of insanely-fast-whisper.
+PLAIN_WINDOWS = 16
 #: The share of a step that its forward pass takes: 2 of 6 FLOPs for each weight and token (arXiv:2001.08361), and 2 of
 #: 4 where only adapters are trained, because the frozen weights need no gradients.
 _FORWARD_SHARE, _FORWARD_SHARE_OF_ADAPTERS = Decimal(1) / 3, Decimal(1) / 2
@@ -107,6 +111,26 @@ class Workload:
     data: DataSource | None = None
     evaluation_share: Decimal | None = None
     evaluation_batches: Decimal | None = None
+    images: int | None = None
+    resolution: int | None = None
+    image_steps: int | None = None
+    audio_hours: Decimal | None = None
+
+    @property
+    def medium(self) -> MediaModel | None:
+        """Return the named model if it makes images or reads sound."""
+        return media_model(self.model) if self.model else None
+
+    @property
+    def image_area(self) -> float:
+        """Return the area of an image beside one of 1024 x 1024."""
+        return ((self.resolution or PLAIN_RESOLUTION) / PLAIN_RESOLUTION) ** 2
+
+    @property
+    def at_once(self) -> int:
+        """Return how many images, or windows of sound, are worked on at once."""
+        several = self.medium is not None and self.medium.sound
+        return self.concurrency or (PLAIN_WINDOWS if several else 1)
 
     @property
     def trains(self) -> bool:
@@ -136,6 +160,8 @@ class Workload:
     @property
     def sequence(self) -> int:
         """Return the tokens per sequence, as said or as assumed; of a request, its prompt and what is generated."""
+        if self.medium is not None:
+            return max(int(self.medium.places * self.image_area), 1) + self.medium.text_places
         request = 0 if self.trains else (self.prompt_tokens or 0) + (self.output_tokens or 0)
         return self.seq or request or PLAIN_SEQ
 
@@ -154,12 +180,18 @@ class Workload:
         """Return the precision, as said or as assumed: mixed bf16 for training, that of the weights for inference."""
         if self.precision is not None:
             return self.precision
-        known = model(self.model) if self.model and not self.trains else None
+        known = (self.medium or model(self.model)) if self.model and not self.trains else None
         return Precision.AMP_BF16 if self.trains else Precision.BF16 if known is None else Precision(known.stored)
 
     @property
     def total_tokens(self) -> int | None:
-        """Count all tokens of the run: said, or steps x batch x sequence; None when neither is known."""
+        """Count all tokens of the run: said, or steps x batch x sequence; None when neither is known.
+
+        A model of images counts images, one of sound its seconds.
+        """
+        if self.medium is not None:
+            seconds = None if self.audio_hours is None else int(self.audio_hours * 3600)
+            return seconds if self.medium.sound else self.images
         if self.tokens is not None:
             return self.tokens
         if self.steps is not None and self.global_batch is not None and self.seq is not None:
@@ -174,7 +206,7 @@ class Architecture:
     `body_params` are the weights that one token is multiplied with in the layers, `head_params` those of the output
     head, `total_params` everything that must be stored. `expert_params` are the weights of all experts and `routed` the
     experts that a token passes and `expert_width` the inner width of one; all are 0 where the layers have no experts.
-    Of each token a layer keeps `kept` numbers for later ones: its keys and values, or one vector that stands for them
+    Of each token a layer keeps `cached_numbers` for later ones: its keys and values, or one vector that stands for them
     (`latent`). `local_layers` keep only the last `window` tokens. `stored` is the format of the published weights.
     """
 
@@ -196,9 +228,10 @@ class Architecture:
     local_layers: int = 0
     window: int = 0
     stored: Precision = Precision.BF16
+    medium: MediaModel | None = None
 
     @property
-    def kept(self) -> int:
+    def cached_numbers(self) -> int:
         """Count the numbers that one layer keeps of one token while text is generated."""
         return self.latent or 2 * self.kv_heads * self.head_width
 
@@ -221,6 +254,8 @@ def architecture(work: Workload) -> Architecture | None:
     """Return the shape: the named model's, as said, or typical of the size; None without size, layers and width."""
     shape = model(work.model) if work.model else None
     changed = any(said is not None for said in (work.layers, work.width, work.total_params))
+    if work.medium is not None:
+        return _of_media(work.medium)
     if shape is not None and not changed:
         return _named(shape)
     if work.layers is not None and work.width is not None:
@@ -251,6 +286,24 @@ def _named(shape: ModelShape) -> Architecture:
         local_layers=shape.local_layers,
         window=shape.window,
         stored=Precision(shape.stored),
+    )
+
+
+def _of_media(found: MediaModel) -> Architecture:
+    return Architecture(
+        layers=found.layers,
+        width=found.width,
+        heads=found.width // found.head_width,
+        kv_heads=found.width // found.head_width,
+        head_width=found.head_width,
+        mlp_width=4 * found.width,
+        mlp_matrices=found.mlp_matrices,
+        vocab=0,
+        body_params=found.network_params,
+        head_params=0,
+        total_params=found.total_params,
+        stored=Precision(found.stored),
+        medium=found,
     )
 
 
@@ -290,51 +343,3 @@ def _body(params: int, classic: int, head: int, positions: int) -> int:
     if -params * 3 // 100 <= rest <= max(params * 3 // 100, positions * 11 // 10):
         return classic
     return max(params - head, params // 2)
-
-
-def unknown(work: Workload) -> tuple[str, ...]:
-    """List what an estimate cannot know about this run, one sentence each; empty if time and cost can be computed."""
-    found: list[str] = []
-    if architecture(work) is None:
-        if work.model:
-            found.append(
-                f"The size of {work.model} is not known here; write model=7B, model=30B-A3B for a mixture of experts, "
-                "or layers= and width= from its config.json."
-            )
-        else:
-            found.append("The model's size was not said; write it as model=7B.")
-    if work.total_tokens is None:
-        found.append("How many tokens are processed was not said; write tokens=2B, or steps= with batch= and seq=.")
-    if work.trains and (work.prompt_tokens or work.output_tokens):
-        found.append("prompt-tokens= and output-tokens= belong to type=serving; write that, or leave them out.")
-    elif work.prompt_tokens and not work.output_tokens:
-        found.append("How many tokens follow a prompt was not said; write output-tokens=200.")
-    return tuple(found)
-
-
-def assumed(work: Workload) -> tuple[str, ...]:
-    """List what was assumed because the request did not say it, one sentence each."""
-    found: list[str] = []
-    shape = architecture(work)
-    if shape is not None and not (work.layers and work.width) and not (work.model and model(work.model)):
-        found.append(f"The shape is typical for the size: {shape.layers} layers, {shape.width:,} wide.")
-    if work.seq is None and work.output_tokens is None:
-        found.append(f"Sequences of {work.sequence:,} tokens are assumed.")
-    if work.trains and work.global_batch is None:
-        found.append(f"A batch of {work.batch:,} sequences is assumed.")
-    if work.precision is None:
-        found.append(f"{work.number_format.value} is assumed.")
-    if work.data is not None and work.dataset_gb is None:
-        found.append("How large the data are was not said, so moving them is not counted; write dataset=200GB.")
-    if work.dataset_gb is not None and work.data is None:
-        found.append("Where the data lie was not said, so no charge of their store counts; write data=s3:us-east-1.")
-    if work.trains and work.evaluated == 1:
-        found.append("Evaluation during the run is not counted; write evaluation=5%.")
-    if not work.trains:
-        found.append(
-            "Serving: a step reads the weights once for all sequences that fit into the memory, at most 256. Copies of "
-            "the model share the GPUs where that is faster."
-        )
-        if work.output_tokens is None:
-            found.append("Reading prompts is not counted; write prompt-tokens=1000 output-tokens=200.")
-    return tuple(found)

@@ -82,7 +82,9 @@ class OptionCost(Strict, RankedFields):
     price_usd_h: PricePerHour
     hours: Three = Field(description="How long the run takes on it, in hours.")
     hours_known: bool = Field(description="True when the hours follow from the work; false when they were given.")
-    tokens_per_s: TokensPerSecond | None = Field(description="Tokens per second over all GPUs.")
+    tokens_per_s: TokensPerSecond | None = Field(
+        description="Tokens per second over all GPUs; null where no tokens are counted."
+    )
     outlook: OutlookFields | None = Field(
         default=None, description="Ranges and chances of a described run; null where only hours are known."
     )
@@ -240,7 +242,7 @@ def cost_estimate(planned: Planned) -> CostEstimate:
 
 def _option(one: RankedOption) -> OptionCost:
     offer, costs = one.offer, one.estimate
-    rate = costs.tokens_per_s
+    rate = costs.tokens_per_s if costs.rate_unit == "tokens" else None
     known = costs.best_hours is not None and costs.worst_hours is not None
     return OptionCost(
         rank=one.rank,

@@ -18,7 +18,8 @@ from bot.rules.policy.policy import Policy
 from bot.rules.pricing.hours_cap import rented
 from bot.rules.pricing.spend_limits import bad_price
 from bot.rules.sizing import model_config
-from bot.rules.sizing.workload import Workload, architecture, assumed, unknown
+from bot.rules.sizing.unsaid import assumed, unknown
+from bot.rules.sizing.workload import Workload, architecture
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.market.answers import CloudAnswer, absent, most_answered, nothing_found, refusals, without_key
 from bot.services.market.catalog import Catalog

@@ -34,10 +34,14 @@ def cells(option: RankedOption) -> tuple[str, ...]:
         "-" if price is None else rate(price).removesuffix("/h"),
         between(option),
         place_name(offer.region, offer.country),
-        "-" if tokens is None else say(float(tokens[0])),
+        "-" if tokens is None else say(float(tokens[0])) + _not_tokens(costs.rate_unit),
         ", ".join(option.marks) or "-",
         offer.id,
     )
+
+
+def _not_tokens(unit: str) -> str:
+    return "" if unit == "tokens" else f" {unit}"
 
 
 def between(option: RankedOption) -> str:
@@ -61,7 +65,7 @@ def speed(option: RankedOption) -> str:
     seen, tokens = option.estimate.outlook, option.estimate.tokens_per_s
     if seen is None or tokens is None:
         return ""
-    return f"{say(float(tokens[0]))} tokens/s while it runs. {speed_said(seen)}"
+    return f"{say(float(tokens[0]))} {option.estimate.rate_unit}/s while it runs. {speed_said(seen)}"
 
 
 def title(planned: Planned) -> str:

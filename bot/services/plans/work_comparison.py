@@ -14,7 +14,7 @@ from bot.rules.market.model_for_budget import written
 from bot.rules.market.work_comparison import WorkComparison, WorkCost, compare_work
 from bot.rules.policy.policy import Policy
 from bot.rules.sizing.throughput import say
-from bot.rules.sizing.workload import assumed
+from bot.rules.sizing.unsaid import assumed
 from bot.rules.values.phrases import about_hours, rate, usd
 from bot.rules.values.text import in_markdown
 from bot.rules.values.text_table import TextReport, TextTable

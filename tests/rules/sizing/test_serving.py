@@ -12,7 +12,7 @@ import pytest
 from bot.rules.grammar.workload_words import parse
 from bot.rules.sizing.run_time import run_time
 from bot.rules.sizing.throughput import Throughput, tokens_per_s
-from bot.rules.sizing.workload import assumed, unknown
+from bot.rules.sizing.unsaid import assumed, unknown
 from providers.gpus.table import GPUS
 
 #: Words, GPU, GPUs, generated tokens per second. Sources, all with vLLM: mushfiqrahman.dev/?p=1668 (300 prompts of 256,
