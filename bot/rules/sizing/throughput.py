@@ -20,7 +20,7 @@ from bot.rules.sizing.groups import Group
 from bot.rules.sizing.layouts import likely
 from bot.rules.sizing.media_models import MediaModel
 from bot.rules.sizing.throughput_features import LAST_YEAR, features, group, is_data_center
-from bot.rules.sizing.training import TERMS, flops_per_token, machine, offload_s, peak_flops, terms
+from bot.rules.sizing.training import TERMS, flops_per_token, machine, offload_s, optimizer_s, peak_flops, terms
 from bot.rules.sizing.unsaid import unknown
 from bot.rules.sizing.vram import Fit, MemoryLayout, fit
 from bot.rules.sizing.workload import Architecture, WorkKind, Workload, architecture
@@ -221,7 +221,7 @@ def predicted_s(
         return None
     times = terms(work, shape, on, count, plan, fitted.EXPONENTS)
     seconds = sum(fitted.TRAINING_TERMS[name] * time for name, time in zip(TERMS, times, strict=True))
-    return seconds + offload_s(work, shape, count, plan)
+    return seconds + optimizer_s(work, shape, on, count, plan) + offload_s(work, shape, count, plan)
 
 
 def posterior(gpu: str, stack: str | None, runs: Iterable[FinishedRun], prior: float) -> tuple[float, float, int]:

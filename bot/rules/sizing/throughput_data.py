@@ -9,30 +9,47 @@ from collections.abc import Mapping
 
 from bot.rules.sizing.workload import Precision
 
-#: Rate of large 16-bit matrix multiplications over the data sheet's, relative to A100's 230 of 312 TFLOP/s
-#: (mli/transformers-benchmarks @3370b2b, README: A6000 95, V100 95, RTX 3090 Ti 81, RTX 4090 172 TFLOP/s). H100 needs
-#: no entry: the fit finds A100's share. Instinct: 45 % of the peak where H100 and B200 reach up to 93 % (aiweekly.co,
-#: "AMD MI300X hits only 45% of peak FLOPs in practice"). All others count as A100.
+#: Rate of large 16-bit matrix multiplications over the data sheet's, relative to A100's. Of the data center: the table
+#: of maximum achievable matmul FLOPS in stas00/ml-engineering (compute/accelerator/README.md @b9e29720): A100 SXM 271.2
+#: TFLOP/s, A100 PCIe 252.9, H100 SXM 794.5 ("H200 is the same"), GH200 828.6, B200 1745, B300 1769, GB200 1822, MI300X
+#: 668.4, MI325X 784.9, MI355X 1565. Their siblings count alike. Cards for workstations and players:
+#: mli/transformers-benchmarks @3370b2b, README, where A100 had 230 TFLOP/s: A6000 95, V100 95, RTX 3090 Ti 81, RTX 4090
+#: 172. All others count as A100.
 ATTAINABLE: Mapping[str, float] = {
+    "A100-PCIE-40GB": 0.93,
+    "A100-PCIE-80GB": 0.93,
+    "GH200": 0.96,
+    "H100-NVL": 0.92,
+    "H100-PCIE": 0.92,
+    "H100-SXM": 0.92,
+    "H200": 0.92,
+    "H200-NVL": 0.92,
+    "H800-PCIE": 0.92,
+    "H800-SXM": 0.92,
+    "B100": 0.89,
+    "B200": 0.89,
+    "B300": 0.90,
+    "GB200": 0.84,
+    "MI300A": 0.59,
+    "MI300X": 0.59,
+    "MI325X": 0.69,
+    "MI355X": 0.72,
     "A6000": 0.83,
     "V100-16GB": 1.15,
     "V100-32GB": 1.15,
     "RTX3090": 1.36,
     "RTX3090Ti": 1.36,
     "RTX4090": 1.36,
-    "MI300A": 0.6,
-    "MI300X": 0.6,
-    "MI325X": 0.6,
 }
 
-#: A100's 230 of 312 TFLOP/s: no run uses more of the attainable rate than large matrix multiplications alone.
-MOST_OF_PEAK = 0.74
+#: A100's 271.2 of 312 TFLOP/s: no run uses more of the attainable rate than large matrix multiplications alone.
+MOST_OF_PEAK = 0.87
 
 #: Share of the peak that fused attention kernels reach, by architecture. Ampere: the middle of the 50 to 73 % of
 #: FlashAttention-2 on A100 (arXiv:2307.08691, abstract). Hopper: 35 % of FlashAttention-2 on H100 (arXiv:2407.08608,
 #: abstract). Ada runs the same instructions as Ampere. For all others no published share is used: they count as Hopper,
-#: the lower of the two, and their range is wider.
-ATTENTION_SHARE: Mapping[str, float] = {"Ampere": 0.615, "Ada": 0.615, "Hopper": 0.35}
+#: the lower of the two, and their range is wider; Instinct's times what its matrices attain beside A100's.
+ATTENTION_SHARE: Mapping[str, float] = {"Ampere": 0.615, "Ada": 0.615, "Hopper": 0.35, "CDNA3": 0.21, "CDNA4": 0.25}
 OTHER_ATTENTION_SHARE = 0.35
 
 #: Bandwidth between the GPUs of one machine, one direction, in GB/s: NVLink as the makers state it and as

@@ -35,13 +35,13 @@ class Spread:
 
 EXPONENTS = Exponents(head=0.2, waiting=2.0)
 TRAINING_TERMS: Mapping[str, float] = {
-    "multiply": 1.003,
-    "attention": 2.131,
-    "memory": 575.7,
-    "mixed": 100.6,
-    "exchange": 1.231,
-    "network": 0.4261,
-    "waiting": 0.006212,
+    "multiply": 1.018,
+    "attention": 2.128,
+    "memory": 575.9,
+    "mixed": 68.38,
+    "exchange": 1.085,
+    "network": 0.428,
+    "waiting": 0.004412,
 }
 DECODING_TERMS: Mapping[str, float] = {
     "reading": 1.249,
@@ -50,18 +50,18 @@ DECODING_TERMS: Mapping[str, float] = {
 }
 #: feature → its effect on the logarithm of the rate
 TRAINING_EFFECTS: Mapping[str, float] = {
-    "any": 0.1153,
-    "year": 0.154,
-    "fp8": 0.0376,
-    "lora": 0.01669,
-    "qlora": -0.04565,
-    "experts": -0.4537,
-    "thin experts": 0.008475,
-    "small": 0.01147,
-    "alone": -0.03861,
-    "machines": 0.01375,
-    "workstation": 0.009016,
-    "blackwell": -0.00169,
+    "any": 0.1256,
+    "year": 0.1542,
+    "fp8": 0.02914,
+    "lora": 0.01804,
+    "qlora": -0.0474,
+    "experts": -0.4742,
+    "thin experts": 0.009307,
+    "small": 0.008085,
+    "alone": -0.03842,
+    "machines": 0.01141,
+    "workstation": 0.004226,
+    "blackwell": 0.002704,
     "amd": 0,
     "older": 0,
 }
@@ -76,19 +76,19 @@ DECODING_EFFECTS: Mapping[str, float] = {
 }
 #: GPU type → its effect on the logarithm of the rate
 TRAINING_GPUS: Mapping[str, float] = {
-    "A100-SXM-40GB": -0.008457,
-    "A100-SXM-80GB": -0.02718,
-    "A5000": 0.03202,
-    "A6000": 0.04211,
-    "B200": -0.07332,
-    "B300": -0.005225,
-    "GB200": 0.07178,
-    "H100-SXM": -0.009761,
-    "H200": -0.02046,
-    "H800-SXM": 0.04937,
-    "RTX3090": -0.05643,
-    "RTX4090": 0.02019,
-    "RTX6000Ada": -0.001829,
+    "A100-SXM-40GB": -0.01907,
+    "A100-SXM-80GB": -0.04393,
+    "A5000": 0.02557,
+    "A6000": 0.04237,
+    "B200": -0.07398,
+    "B300": -0.002625,
+    "GB200": 0.08742,
+    "H100-SXM": -0.01329,
+    "H200": -0.01979,
+    "H800-SXM": 0.08232,
+    "RTX3090": -0.05358,
+    "RTX4090": 0.01477,
+    "RTX6000Ada": -0.01223,
 }
 DECODING_GPUS: Mapping[str, float] = {
     "A100-PCIE-80GB": -0.05072,
@@ -111,26 +111,27 @@ DECODING_GPUS: Mapping[str, float] = {
 }
 #: stack → its effect on the logarithm of the rate, in the latest year that it was measured
 TRAINING_STACKS: Mapping[str, float] = {
-    "deepseek": -0.04291,
-    "fms-fsdp": -0.2517,
-    "fsdp-qlora": -0.2884,
-    "halo": -0.02886,
-    "jetmoe": -0.04187,
-    "llm-foundry": -0.14,
-    "llm.c": -0.07345,
-    "llm.c-pytorch": 0.01362,
-    "megatron": 0.1781,
-    "meta": -0.1532,
-    "nanochat": 0.08267,
-    "nanogpt": -0.3696,
-    "nanogpt-1gpu": 0.07612,
-    "nanogpt-ashraf": 0.06808,
-    "olmo-core": -0.1428,
-    "pytorch": -0.1084,
-    "qwen-finetune": -0.6961,
-    "tinyllama": -0.2155,
-    "torchtitan": -0.04096,
-    "torchtune": -0.106,
+    "deepseek": -0.01362,
+    "dots": 0.0446,
+    "fms-fsdp": -0.2549,
+    "fsdp-qlora": -0.3031,
+    "halo": -0.01169,
+    "jetmoe": -0.04269,
+    "llm-foundry": -0.1389,
+    "llm.c": -0.06784,
+    "llm.c-pytorch": 0.007017,
+    "megatron": 0.1825,
+    "meta": -0.05028,
+    "nanochat": 0.08694,
+    "nanogpt": -0.3786,
+    "nanogpt-1gpu": 0.07146,
+    "nanogpt-ashraf": 0.06639,
+    "olmo-core": -0.1454,
+    "pytorch": -0.114,
+    "qwen-finetune": -0.6958,
+    "tinyllama": -0.2183,
+    "torchtitan": -0.04389,
+    "torchtune": -0.108,
 }
 DECODING_STACKS: Mapping[str, float] = {
     "autoawq": 0.0504,
@@ -150,6 +151,7 @@ MEASURED_ON: Mapping[str, tuple[bool, ...]] = {
     "ctranslate2": (True,),
     "deepseek": (True,),
     "deepspeed": (True,),
+    "dots": (True,),
     "exllama": (False,),
     "exllamav2": (False, True),
     "fms-fsdp": (True,),
@@ -178,15 +180,15 @@ MEASURED_ON: Mapping[str, tuple[bool, ...]] = {
     "vllm": (False, True),
 }
 SPREADS: Mapping[Group, Spread] = {
-    Group.DENSE: Spread(0.153, 0.320),
-    Group.NEW: Spread(0.200, 0.640),
-    Group.EXPERTS: Spread(0.241, 0.459),
-    Group.ADAPTERS: Spread(0.197, 0.439),
-    Group.DECODING: Spread(0.158, 0.323),
+    Group.DENSE: Spread(0.148, 0.298),
+    Group.NEW: Spread(0.188, 0.623),
+    Group.EXPERTS: Spread(0.224, 0.416),
+    Group.ADAPTERS: Spread(0.188, 0.401),
+    Group.DECODING: Spread(0.154, 0.308),
 }
 #: stacks with so many rows that they have a spread of their own, on GPUs of the data center
 OWN_SPREADS: Mapping[str, float] = {
-    "llm-foundry": 0.06349,
+    "llm-foundry": 0.06278,
 }
 #: GPU types with a row
 GPUS = frozenset(
@@ -218,4 +220,4 @@ GPUS = frozenset(
     ]
 )
 #: whether a run trains → rows behind the fit
-ROWS = {True: 214, False: 73}
+ROWS = {True: 218, False: 73}

@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from bot.rules.sizing.optimizers import Optimizer
 from bot.rules.sizing.throughput_data import (
     ATTAINABLE,
     ATTENTION_SHARE,
@@ -45,6 +46,10 @@ MOST_EXPERT_PARALLEL = 64
 _SHORT = frozenset([Precision.FP8, Precision.INT8])
 _MIXED = frozenset([Precision.AMP_BF16, Precision.AMP_FP16, Precision.FP8])
 _WIDE = frozenset([Precision.FP32, Precision.TF32])
+#: Iterations with which Muon makes a matrix orthogonal.
+_NEWTON_SCHULZ = 5
+#: The seconds of GaLore's decompositions for this many weights of this width, and the steps between two of them.
+_DECOMPOSED_S, _DECOMPOSED, _DECOMPOSED_EVERY = 600.0, (6.5e9, 4096), 200
 #: Without dropout a masked pass reads what it wrote, so that recomputing adds a third to everything but the update.
 _RECOMPUTED = 4 / 3
 
@@ -69,6 +74,7 @@ def machine(
     if peak is None or gpu.bandwidth_gb_s is None:
         return None
     memory = float(gpu.bandwidth_gb_s) * 1e9
+    attainable = ATTAINABLE.get(gpu.name, 1.0)
     share = ATTENTION_SHARE.get(gpu.architecture, OTHER_ATTENTION_SHARE)
     # Attention stays in 16 bits where the multiplications are in 8.
     attention = share * min(peak, float(gpu.peak_bf16_tflops or 0) * 1e12)
@@ -76,7 +82,7 @@ def machine(
     if gpu.name not in NVLINK_GB_S:
         between = network_gb_s or OTHER_MACHINE_GB_S
     return TrainingHardware(
-        peak=peak * ATTAINABLE.get(gpu.name, 1.0),
+        peak=peak * attainable,
         attention=attention,
         memory=memory,
         link=link_gb_s(gpu) * 1e9 if count > 1 else memory,
@@ -161,6 +167,29 @@ def _exchanged(work: Workload, shape: Architecture, count: int, plan: MemoryLayo
         return (weight + learned) * per_token, own
     reduced = 2 * learned / steps if count > 1 else 0.0
     return reduced * per_token, (weight + learned) * per_token + own
+
+
+def optimizer_s(work: Workload, shape: Architecture, on: TrainingHardware, count: int, plan: MemoryLayout) -> float:
+    """Return the seconds per token and GPU that the named optimizer takes beyond AdamW, below 0 where it takes less.
+
+    Each step reads and writes its state: 8-bit Adam 12 bytes per weight less than AdamW. arXiv:2110.02861, table 5, has
+    47 ms per 1B weights instead of 63 on V100, and the bytes over that GPU's bandwidth are 13 ms. Muon multiplies:
+    5 x width / (tokens of a batch) of the step's FLOPs (kellerjordan.github.io/posts/muon, "FLOP overhead"), over all
+    GPUs. GaLore decomposes each gradient once in 200 steps, on each GPU: 10 minutes for the matrices of a 7B
+    model, 4,096 wide (arXiv:2407.08296), growing with the weights and the width.
+    """
+    if work.adapts or plan.offload or work.optimizer is Optimizer.ADAMW:
+        return 0.0
+    tokens = float(max(work.batch * work.sequence, 1))
+    shared = count if plan.sharding is not Sharding.DDP else 1
+    moved = shape.optimizer_bytes(work.optimizer) - shape.optimizer_bytes(Optimizer.ADAMW)
+    found = 2 * moved / shared / on.memory / (tokens / count)
+    if work.optimizer is Optimizer.MUON:
+        found += 6.0 * shape.body_params * _NEWTON_SCHULZ * shape.width / tokens / on.peak
+    if work.optimizer is Optimizer.GALORE:
+        decomposed = _DECOMPOSED_S * shape.body_params / _DECOMPOSED[0] * shape.width / _DECOMPOSED[1]
+        found += decomposed / _DECOMPOSED_EVERY / (tokens / count)
+    return found
 
 
 def offload_s(work: Workload, shape: Architecture, count: int, plan: MemoryLayout) -> float:
