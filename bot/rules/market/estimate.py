@@ -56,7 +56,7 @@ from bot.rules.sizing.run_time import RunTime
 from bot.rules.sizing.simulation import RunBill, RunLimits
 from bot.rules.values.phrases import about_hours
 from bot.rules.values.phrases import hours as say_hours
-from bot.rules.viability.interconnect import slow_link
+from bot.rules.viability.interconnect import slow_host
 from ledger.kernel import money
 from ledger.kernel.job import JobRequest
 from providers.capabilities import BillingRule, BillingStart, Capabilities
@@ -258,8 +258,8 @@ def _assumptions(offer: Offer, policy: Policy, capabilities: Capabilities, case:
     if offer.egress_usd_gb > 0 or offer.ingress_usd_gb > 0:
         sent = sent_gb(offer, chance, case)
         yield f"{case.ingress_gb:,.0f} GB are fetched and {sent:,.0f} GB sent, at worst twice as much."
-    if case.traffic is not None and (link := slow_link(offer)):
-        yield link
+    if case.traffic is not None:
+        yield from slow_host(offer)
     fetching = fetching_h(offer, case)
     if fetching >= _TOLD_H:
         yield f"Fetching weights and data takes about {about_hours(fetching)} and is billed."

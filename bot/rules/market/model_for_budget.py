@@ -30,6 +30,7 @@ from bot.rules.sizing.throughput import FinishedRun, Throughput, hours_at, token
 from bot.rules.sizing.throughput_data import RANGE_SIGMAS
 from bot.rules.sizing.workload import WorkKind, Workload
 from bot.rules.viability.host import host_gb, run_disk, too_little
+from bot.rules.viability.interconnect import host_speed
 from ledger.kernel.job import JobRequest
 from providers.capabilities import Capabilities
 from providers.contract import Offer
@@ -214,6 +215,7 @@ class _Solver:
         self._able = able
         self._runs = runs
         self._gpu = GPUS[self.offer.gpu]
+        self._host = host_speed(self.offer)
         self._known: dict[int, _Found | None] = {}
         self._guessed = 0
 
@@ -265,7 +267,7 @@ class _Solver:
         """Return the most tokens that the budget trains this size on; None where it does not fit or pays for none."""
         offer, question = self.offer, self._question
         work = replace(question.work, total_params=params, model=written(params), tokens=10**9, served_tokens=None)
-        run = run_time(work, offer.gpu, offer.gpu_count, _ZERO, self._runs).at(offer.cloud, offer.region)
+        run = run_time(work, offer.gpu, offer.gpu_count, _ZERO, self._runs, self._host).at(offer.cloud, offer.region)
         rate = run.throughput
         if rate is None or not self._fits(work, run):
             return None
@@ -296,7 +298,7 @@ class _Solver:
         if not served:
             return _ZERO
         serving = replace(work, kind=WorkKind.SERVING, tokens=None, goal_hours=None, global_batch=None)
-        rate = tokens_per_s(serving, self._gpu, self.offer.gpu_count, runs=self._runs)
+        rate = tokens_per_s(serving, self._gpu, self.offer.gpu_count, runs=self._runs, host=self._host)
         hours = Decimal(served) / Decimal(rate.expected) / _HOUR_S if rate is not None else _ZERO
         return hours * (self.offer.price_usd_h or _ZERO)
 

@@ -13,10 +13,12 @@ from decimal import Decimal
 from bot.rules.grammar.run_words import workload_of
 from bot.rules.market.parts import Scenario, ends_h, loss_chance, parts, reliability, scenarios, wall_h
 from bot.rules.policy.policy import Policy
+from bot.rules.sizing.host_speed import HostSpeed
 from bot.rules.sizing.interruptions import losses_per_h, lost_within
 from bot.rules.sizing.run_time import RunTime, run_time
 from bot.rules.sizing.throughput import FinishedRun
 from bot.rules.viability.host import host_gb, too_little
+from bot.rules.viability.interconnect import host_speed
 from bot.rules.viability.obstacles import Obstacle
 from ledger.kernel import money
 from ledger.kernel.job import JobRequest
@@ -73,7 +75,7 @@ class Case:
 
 
 class Cases:
-    """Keep one case per cloud, GPU and number, since all offers of those take the same time."""
+    """Keep one case per cloud, GPU, number and speed of the host, since all offers of those take the same time."""
 
     def __init__(
         self,
@@ -91,12 +93,12 @@ class Cases:
         self._own = runs
         self._work = workload_of(job)
         self._volume = None if self._work is None else self._work.volume
-        self._runs: dict[tuple[str, int, bool], RunTime] = {}
-        self._known: dict[str | tuple[str, str, int, bool], Case] = {}
+        self._runs: dict[tuple[str, int, HostSpeed, bool], RunTime] = {}
+        self._known: dict[str | tuple[str, str, int, HostSpeed, bool], Case] = {}
 
     def of(self, offer: Offer) -> Case:
         """Return the case of an offer."""
-        key = offer.cloud if self._work is None else (offer.cloud, offer.gpu, offer.gpu_count, self._beside(offer))
+        key = offer.cloud if self._work is None else (offer.cloud, *self._same(offer))
         found = self._known.get(key)
         if found is None:
             run = self.run(offer)
@@ -117,11 +119,20 @@ class Cases:
         """Return the time of the work on an offer's GPUs; None where only hours are asked for."""
         if self._work is None:
             return None
-        key = offer.gpu, offer.gpu_count, self._beside(offer)
+        key = self._same(offer)
         if key not in self._runs:
-            found = run_time(self._work, offer.gpu, offer.gpu_count, self.job.hours, self._own)
+            found = run_time(self._work, offer.gpu, offer.gpu_count, self.job.hours, self._own, key[2])
             self._runs[key] = found.at(offer.cloud, offer.region)
         return self._runs[key]
+
+    @property
+    def by_host(self) -> bool:
+        """Whether the speed of its host changes the time of an offer: where a run is described."""
+        return self._work is not None
+
+    def _same(self, offer: Offer) -> tuple[str, int, HostSpeed, bool]:
+        """Return what offers share that take the same time."""
+        return offer.gpu, offer.gpu_count, host_speed(offer), self._beside(offer)
 
     def _beside(self, offer: Offer) -> bool:
         """Whether the data of the run lie in the offer's own data center."""

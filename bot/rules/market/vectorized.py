@@ -15,6 +15,7 @@ from decimal import Decimal
 import numpy as np
 
 from bot.rules.market.columns import Flags, Floats, Indices, Prices, column, examples, flags
+from bot.rules.market.host_speeds import by_host
 from bot.rules.market.scoring import (
     LATE,
     TIERS,
@@ -75,7 +76,7 @@ class Field:
         self._cases = cases
         self._exact: dict[int, Scored] = {}
         self.left_out: dict[int, str] = {}
-        first, kind = examples(kinds, places)
+        first, kind = examples(by_host(market, kinds) if cases.by_host else kinds, places)
         every = [cases.of(market[place]) for place in first]
         kept = self._suited(places, every, kind)
         self._places, kind = places[kept], kind[kept]

@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+from bot.rules.sizing.host_speed import AS_SOLD, HostSpeed
 from bot.rules.sizing.throughput_data import NVLINK_GB_S
 from bot.rules.sizing.training import peak_flops
 from bot.rules.sizing.vram import MXFP4_BYTES, MemoryLayout, kv_bytes, most_at_once, weight_bytes
@@ -57,11 +58,12 @@ def tokens_per_s(
     count: int,
     plan: MemoryLayout,
     coefficients: Mapping[str, float],
+    host: HostSpeed = AS_SOLD,
 ) -> float:
     """Return generated tokens per second of all sequences together. The GPU's bandwidth and peak must be known."""
     at_once = most_at_once(work, shape, gpu, count, plan)
     times = {name: coefficients[name] * time for name, time in terms(work, shape, gpu, count, plan, at_once).items()}
-    peak = (peak_flops(gpu, work.number_format) or 0.0) * count
+    peak = (peak_flops(gpu, work.number_format) or 0.0) * count * host.multiplying_share
     multiplying = 2.0 * shape.matmul_params * at_once / peak
     step = max(times["reading"], multiplying) + times["layer"] + times["exchange"]
     prompts = (work.prompt_tokens or 0) / work.output_tokens if work.output_tokens else 0.0

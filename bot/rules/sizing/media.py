@@ -14,6 +14,7 @@ Adapters are trained with one pass forward and one back, and one more where acti
 
 from __future__ import annotations
 
+from bot.rules.sizing.host_speed import HostSpeed
 from bot.rules.sizing.media_models import MediaModel
 from bot.rules.sizing.throughput_data import ATTAINABLE
 from bot.rules.sizing.training import peak_flops
@@ -31,9 +32,11 @@ _WRITTEN, _LAYER_S = 150, 1.0e-3
 _SHORT_BYTES = 2
 
 
-def units_per_s(work: Workload, model: MediaModel, gpu: GpuModel, count: int, plan: MemoryLayout) -> float:
+def units_per_s(
+    work: Workload, model: MediaModel, gpu: GpuModel, count: int, plan: MemoryLayout, host: HostSpeed
+) -> float:
     """Return images or seconds of sound per second. The GPU's peak and bandwidth must be known."""
-    peak = ATTAINABLE.get(gpu.name, 1.0) * (peak_flops(gpu, work.number_format) or 0.0)
+    peak = ATTAINABLE.get(gpu.name, 1.0) * (peak_flops(gpu, work.number_format) or 0.0) * host.multiplying_share
     if model.sound:
         at_once = work.at_once
         reading = _SHORT_BYTES * model.written_params / (float(gpu.bandwidth_gb_s or 0) * 1e9)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 
 from bot.rules.sizing.data_source import DataSource
+from bot.rules.sizing.host_speed import AS_SOLD, HostSpeed
 from bot.rules.sizing.throughput import FinishedRun, RunHours, Throughput, missing, run_hours, tokens_per_s
 from bot.rules.sizing.unsaid import unknown
 from bot.rules.sizing.vram import Fit, fit, stored_bytes
@@ -69,14 +70,19 @@ class RunTime:
 
 
 def run_time(
-    work: Workload, gpu_name: str, count: int, given_h: Decimal, runs: tuple[FinishedRun, ...] = ()
+    work: Workload,
+    gpu_name: str,
+    count: int,
+    given_h: Decimal,
+    runs: tuple[FinishedRun, ...] = (),
+    host: HostSpeed = AS_SOLD,
 ) -> RunTime:
-    """Return the time of `work` on `count` of a GPU; `given_h` hours where it cannot be computed."""
+    """Return the time of `work` on `count` of a GPU in such a host; `given_h` hours where it cannot be computed."""
     gpu = GPUS.get(gpu_name)
     layout = None if gpu is None else fit(work, gpu, count)
     found = None
     if gpu is not None and layout is not None and layout.possible:
-        found = tokens_per_s(work, gpu, count, runs=runs)
+        found = tokens_per_s(work, gpu, count, runs=runs, host=host)
         if found is not None and found.replicas > 1:
             layout = fit(work, gpu, count // found.replicas)
     hours = run_hours(work, found)

@@ -17,6 +17,7 @@ from bot.rules.sizing import decoding, media
 from bot.rules.sizing import throughput_data as table
 from bot.rules.sizing import throughput_fitted as fitted
 from bot.rules.sizing.groups import Group
+from bot.rules.sizing.host_speed import AS_SOLD, HostSpeed
 from bot.rules.sizing.layouts import likely
 from bot.rules.sizing.media_models import MediaModel
 from bot.rules.sizing.throughput_features import LAST_YEAR, features, group, is_data_center
@@ -79,31 +80,32 @@ def tokens_per_s(
     *,
     runs: Iterable[FinishedRun] = (),
     layout: Fit | None = None,
-    network_gb_s: float | None = None,
+    host: HostSpeed = AS_SOLD,
 ) -> Throughput | None:
     """Estimate the throughput of `work` on `count` of `gpu`; None when `missing` names a reason.
 
     `layout` is a memory fit whose plan is used as it is; without one, the fastest layout that people would use: for a
-    served model, as many copies beside each other as are fastest. `network_gb_s` is the bandwidth between machines, in
-    GB/s per machine, where it is known.
+    served model, as many copies beside each other as are fastest. `host` says how much slower its machine is.
     """
     own = tuple(runs)
     if work.medium is not None:
-        return _of_media(work, work.medium, gpu, count, layout)
-    whole = _on_all(work, gpu, count, own, layout, network_gb_s)
+        return _of_media(work, work.medium, gpu, count, layout, host)
+    whole = _on_all(work, gpu, count, own, layout, host)
     if whole is None or work.trains or layout is not None:
         return whole
-    return max((whole, *_replicated(work, gpu, count, own)), key=lambda found: found.expected)
+    return max((whole, *_replicated(work, gpu, count, own, host)), key=lambda found: found.expected)
 
 
-def _replicated(work: Workload, gpu: GpuModel, count: int, runs: tuple[FinishedRun, ...]) -> Iterator[Throughput]:
+def _replicated(
+    work: Workload, gpu: GpuModel, count: int, runs: tuple[FinishedRun, ...], host: HostSpeed
+) -> Iterator[Throughput]:
     """Yield the throughput of two or more copies of a served model, each on its part of the GPUs and the sequences."""
     for replicas in range(2, min(count, work.concurrency or count) + 1):
         share = work if work.concurrency is None else replace(work, concurrency=work.concurrency // replicas)
         each = count // replicas
         if count % replicas or not fit(share, gpu, each).possible:
             continue
-        for one in filter(None, [_on_all(share, gpu, each, runs, None, None)]):
+        for one in filter(None, [_on_all(share, gpu, each, runs, None, host)]):
             expected = replicas * one.expected
             yield replace(
                 one,
@@ -122,15 +124,17 @@ def _on_all(
     count: int,
     runs: tuple[FinishedRun, ...],
     layout: Fit | None,
-    network_gb_s: float | None,
+    host: HostSpeed,
 ) -> Throughput | None:
     """Estimate the throughput of a run that shares one model over all GPUs."""
     shape = architecture(work)
     if shape is None or missing(work, gpu) is not None:
         return None
-    rate, plan = physical(work, shape, gpu, count, layout=layout, network_gb_s=network_gb_s)
+    rate, plan = physical(work, shape, gpu, count, layout=layout, host=host)
     mean, sigma, used = posterior(gpu.name, work.stack, runs, _spread(work, shape, gpu, count, plan))
-    rate = min(rate * math.exp(_effect(work, shape, gpu, count, plan)), most(work, shape, gpu, count)) * math.exp(mean)
+    rate = min(rate * math.exp(_effect(work, shape, gpu, count, plan)), most(work, shape, gpu, count, host)) * math.exp(
+        mean
+    )
     wide = math.exp(table.RANGE_SIGMAS * sigma)
     peak = (peak_flops(gpu, work.number_format) or math.inf) * count
     mfu = rate * flops_per_token(work, shape) / peak
@@ -146,12 +150,14 @@ def _on_all(
     )
 
 
-def _of_media(work: Workload, model: MediaModel, gpu: GpuModel, count: int, layout: Fit | None) -> Throughput | None:
+def _of_media(
+    work: Workload, model: MediaModel, gpu: GpuModel, count: int, layout: Fit | None, host: HostSpeed
+) -> Throughput | None:
     """Estimate the rate of a model of images or sound, of which each GPU has a copy."""
     if missing(work, gpu) is not None:
         return None
     plan = (layout or fit(work, gpu, count)).plan
-    rate, sigma = media.units_per_s(work, model, gpu, count, plan), media.sigma(work, model)
+    rate, sigma = media.units_per_s(work, model, gpu, count, plan, host), media.sigma(work, model)
     wide = math.exp(table.RANGE_SIGMAS * sigma)
     sentence = _sentence(replace(work, kind=WorkKind.SERVING), gpu, count, rate, wide, 0.0)
     sentence = sentence.replace("tokens", model.unit)
@@ -160,9 +166,9 @@ def _of_media(work: Workload, model: MediaModel, gpu: GpuModel, count: int, layo
     )
 
 
-def most(work: Workload, shape: Architecture, gpu: GpuModel, count: int) -> float:
+def most(work: Workload, shape: Architecture, gpu: GpuModel, count: int, host: HostSpeed = AS_SOLD) -> float:
     """Return the tokens per second that large matrix multiplications alone would make possible."""
-    attainable = table.MOST_OF_PEAK * table.ATTAINABLE.get(gpu.name, 1.0)
+    attainable = table.MOST_OF_PEAK * table.ATTAINABLE.get(gpu.name, 1.0) * host.multiplying_share
     return attainable * (peak_flops(gpu, work.number_format) or math.inf) * count / flops_per_token(work, shape)
 
 
@@ -173,20 +179,18 @@ def physical(
     count: int,
     *,
     layout: Fit | None = None,
-    network_gb_s: float | None = None,
+    host: HostSpeed = AS_SOLD,
 ) -> tuple[float, MemoryLayout]:
     """Return tokens per second by the weighed physical times alone, and the layout that they are for."""
     plans = likely(work, shape, gpu, count) if layout is None else (layout.plan,)
-    rates = ((_rate(work, shape, gpu, count, plan, network_gb_s), plan) for plan in plans)
+    rates = ((_rate(work, shape, gpu, count, plan, host), plan) for plan in plans)
     return max(rates, key=lambda found: found[0])
 
 
-def _rate(
-    work: Workload, shape: Architecture, gpu: GpuModel, count: int, plan: MemoryLayout, network_gb_s: float | None
-) -> float:
+def _rate(work: Workload, shape: Architecture, gpu: GpuModel, count: int, plan: MemoryLayout, host: HostSpeed) -> float:
     if not work.trains:
-        return decoding.tokens_per_s(work, shape, gpu, count, plan, fitted.DECODING_TERMS)
-    return count / (predicted_s(work, shape, gpu, count, plan, network_gb_s) or math.inf)
+        return decoding.tokens_per_s(work, shape, gpu, count, plan, fitted.DECODING_TERMS, host)
+    return count / (predicted_s(work, shape, gpu, count, plan, host) or math.inf)
 
 
 def _effect(work: Workload, shape: Architecture, gpu: GpuModel, count: int, plan: MemoryLayout) -> float:
@@ -213,10 +217,10 @@ def predicted_s(
     gpu: GpuModel,
     count: int,
     plan: MemoryLayout,
-    network_gb_s: float | None = None,
+    host: HostSpeed = AS_SOLD,
 ) -> float | None:
     """Return the seconds that one GPU spends on one training token under `plan`, before stack and own runs count."""
-    on = machine(gpu, count, work.number_format, network_gb_s)
+    on = machine(gpu, count, work.number_format, host)
     if on is None:
         return None
     times = terms(work, shape, on, count, plan, fitted.EXPONENTS)

@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from bot.rules.sizing.host_speed import AS_SOLD, HostSpeed
 from bot.rules.sizing.optimizers import Optimizer
 from bot.rules.sizing.throughput_data import (
     ATTAINABLE,
@@ -66,9 +67,7 @@ class TrainingHardware:
     machines: int
 
 
-def machine(
-    gpu: GpuModel, count: int, precision: Precision, network_gb_s: float | None = None
-) -> TrainingHardware | None:
+def machine(gpu: GpuModel, count: int, precision: Precision, host: HostSpeed = AS_SOLD) -> TrainingHardware | None:
     """Return the rates of `count` GPUs; None when the peak rate or the memory bandwidth is not published."""
     peak = peak_flops(gpu, precision)
     if peak is None or gpu.bandwidth_gb_s is None:
@@ -78,14 +77,14 @@ def machine(
     share = ATTENTION_SHARE.get(gpu.architecture, OTHER_ATTENTION_SHARE)
     # Attention stays in 16 bits where the multiplications are in 8.
     attention = share * min(peak, float(gpu.peak_bf16_tflops or 0) * 1e12)
-    between = network_gb_s or MACHINE_GB_S.get(gpu.architecture, OTHER_MACHINE_GB_S)
-    if gpu.name not in NVLINK_GB_S:
-        between = network_gb_s or OTHER_MACHINE_GB_S
+    between = OTHER_MACHINE_GB_S
+    if gpu.name in NVLINK_GB_S:
+        between = MACHINE_GB_S.get(gpu.architecture, OTHER_MACHINE_GB_S)
     return TrainingHardware(
-        peak=peak * attainable,
-        attention=attention,
+        peak=peak * attainable * host.multiplying_share,
+        attention=attention * host.multiplying_share,
         memory=memory,
-        link=link_gb_s(gpu) * 1e9 if count > 1 else memory,
+        link=link_gb_s(gpu) * 1e9 * host.link_share if count > 1 else memory,
         network=between * 1e9,
         machines=math.ceil(count / GPUS_PER_MACHINE),
     )

@@ -11,12 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.rules.market.columns import column
+from bot.rules.market.columns import column, kinds
 from bot.rules.market.filters import excluded, needs_by_cloud, reason
+from bot.rules.market.host_speeds import by_host
 from bot.rules.market.ranking import ASSUMED_STABILITY, BEST_COST, BEST_STABILITY, FASTEST, Ranked, ordered, rank
 from bot.rules.market.scoring import Cases, Scored, expected_losses, needed_s, score, stock_rank, unsuited
 from bot.rules.policy.policy import Policy
 from bot.rules.sizing.interruptions import Checkpointing, loss, losses_per_h, many_losses, rates_per_h
+from bot.rules.viability.interconnect import host_speed
 from ledger.kernel.job import GpuConstraint, JobRequest, SpotPolicy
 from providers.contract import Offer, Stock
 from tests.rules.builders import CLOUDS, OFFERS, SHARES, job, offer
@@ -58,6 +60,9 @@ FLAWS = st.one_of(
             "ram_gb": (Decimal(1), Decimal(4), Decimal("113.0"), Decimal("sNaN"), Decimal("15.476")),
             "cuda_max": (Decimal("12.2"), Decimal("NaN")),
             "upload_mbps": (Decimal(0), Decimal(-1), Decimal("0.001"), Decimal(90), Decimal("sNaN"), Decimal(10_000)),
+            "pcie_gb_s": (Decimal(6), Decimal("13.4543"), Decimal("0.3"), Decimal(0), Decimal("sNaN"), Decimal(32)),
+            "nvlink_gb_s": (Decimal(90), Decimal("NaN"), Decimal("189.2"), Decimal(1)),
+            "power_limit_w": (Decimal(250), Decimal("427.5"), Decimal(0), Decimal("Infinity"), Decimal(300)),
             "download_mbps": (Decimal(0), Decimal("Infinity"), Decimal(25), Decimal("950.7"), Decimal("NaN")),
         }.items()
     ]
@@ -243,3 +248,20 @@ def test_a_column_compares_exactly_at_its_limit() -> None:
     memory = column([offer(memory_gb=one) for one in said], "memory_gb")
     assert memory.at_least(Decimal(24)).tolist() == [True, False, True, False, True]
     assert memory.at_most(Decimal(24)).tolist() == [True, True, False, False, False]
+
+
+@given(MANY)
+def test_hosts_of_one_kind_have_one_speed_and_few_kinds_are_made(market: list[Offer]) -> None:
+    plain = kinds(market, ("gpu", "gpu_count"))
+    finer = by_host(market, plain)
+    known = [(one.gpu, one.gpu_count, host_speed(one)) for one in market]
+    for at, number in enumerate(finer.tolist()):
+        alike = [known[other] for other in np.flatnonzero(finer == number)]
+        assert set(alike) == {known[at]}
+    assert len(set(finer.tolist())) == len(set(known))
+
+
+def test_a_market_that_reports_nothing_keeps_its_kinds() -> None:
+    market = [offer("a"), offer("b", gpu="H100-SXM")]
+    plain = kinds(market, ("gpu",))
+    assert by_host(market, plain) is plain

@@ -8,6 +8,7 @@ import pytest
 
 from bot.rules.grammar.workload_words import parse
 from bot.rules.sizing import throughput_fitted as fitted
+from bot.rules.sizing.host_speed import HostSpeed
 from bot.rules.sizing.optimizers import Optimizer
 from bot.rules.sizing.throughput import predicted_s
 from bot.rules.sizing.training import (
@@ -193,10 +194,12 @@ def test_links() -> None:
     assert link_gb_s(A100) == 300
     assert link_gb_s(RTX4090) == 32
     assert link_gb_s(GPUS["H100-PCIE"]) == 64
-    slow, fast, told = (
-        machine(gpu, 16, Precision.BF16, known) for gpu, known in ((RTX4090, None), (H100, None), (RTX4090, 50.0))
-    )
+    slow, fast = (machine(gpu, 16, Precision.BF16) for gpu in (RTX4090, H100))
     assert slow is not None
     assert fast is not None
-    assert told is not None
-    assert (slow.network, fast.network, told.network) == (3.125e9, 400e9, 50e9)
+    assert (slow.network, fast.network) == (3.125e9, 400e9)
+    held = machine(RTX4090, 16, Precision.BF16, HostSpeed(link=1, power=2))
+    assert held is not None
+    assert held.link == pytest.approx(slow.link / 2)
+    assert held.peak / slow.peak == held.attention / slow.attention == pytest.approx(0.867, abs=0.001)
+    assert held.memory == slow.memory
