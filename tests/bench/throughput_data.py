@@ -38,10 +38,19 @@ class Measured:
         return self.work.precision is Precision.FP8
 
 
+def _named() -> Path:
+    return Path(os.environ.get(VARIABLE, "../shared/data"))
+
+
+def at_hand() -> bool:
+    """Whether the data are here."""
+    return (_named() / FILE).is_file()
+
+
 def folder() -> Path:
     """Where the data are. SystemExit with a sentence when the variable is missing or wrong."""
-    found = Path(os.environ.get(VARIABLE, "../shared/data"))
-    if not (found / FILE).is_file():
+    found = _named()
+    if not at_hand():
         raise SystemExit(f"{found / FILE} is not there; set {VARIABLE} to the folder with the published measurements.")
     return found
 

@@ -11,6 +11,7 @@ from bot.rules.sizing import throughput_fitted as fitted
 from bot.rules.sizing.host_speed import HostSpeed
 from bot.rules.sizing.optimizers import Optimizer
 from bot.rules.sizing.throughput import predicted_s
+from bot.rules.sizing.throughput_features import features
 from bot.rules.sizing.training import (
     TERMS,
     flops_per_token,
@@ -203,3 +204,18 @@ def test_links() -> None:
     assert held.link == pytest.approx(slow.link / 2)
     assert held.peak / slow.peak == held.attention / slow.attention == pytest.approx(0.867, abs=0.001)
     assert held.memory == slow.memory
+
+
+def test_narrow_heads_are_punished_once() -> None:
+    """Heads of 64 slow attention down, and nothing else: neither another term nor an effect on top."""
+    wide, narrow = (parse(f"layers=24 width=2048 heads={heads} vocab=50000 seq=2048 batch=512") for heads in (16, 32))
+    times = [timed(work, 8, ZERO1) for work in (wide, narrow)]
+    assert times[1].pop("attention") / times[0].pop("attention") == pytest.approx(2**fitted.EXPONENTS.head)
+    assert times[1] == times[0]
+    found = [features(work, shaped(work), A100, 8, ZERO1) for work in (wide, narrow)]
+    assert found[1] == found[0]
+    assert not any("head" in name for name in fitted.TRAINING_EFFECTS)
+    # So a run is slower by no more than the share of its attention.
+    rates = [1 / (predicted_s(work, shaped(work), A100, 8, ZERO1) or 1) for work in (wide, narrow)]
+    attention = fitted.TRAINING_TERMS["attention"] * timed(wide, 8, ZERO1)["attention"] * rates[0]
+    assert rates[0] / rates[1] == pytest.approx(1 + attention * (2**fitted.EXPONENTS.head - 1))
