@@ -41,12 +41,14 @@ def record_(
 def list_(columns: Columns = "", as_json: Json = False) -> None:
     """List the recorded runs, the newest first, beside the predicted rate."""
     found = spoken(lambda api: api.get("/runs"))
-    head = ("when", "tokens/s", "of predicted", "GPU", "session", "run")
+    head = ("when", "tokens/s", "of predicted", "in range", "recorded", "GPU", "session", "run")
     rows = (
         (
             time_cell(one.at),
             say(float(one.measured_tokens_s)),
             f"{one.measured_tokens_s / one.predicted_tokens_s:.0%}",
+            "-" if one.stated is None else "yes" if one.stated.holds(one.measured_tokens_s) else "no",
+            "at its end" if one.by_itself else "by hand",
             f"{one.gpu_count}x {one.gpu}",
             short_id(one.request_id or one.session_id) or "-",
             " ".join(one.words),
