@@ -25,8 +25,8 @@ from ledger.kernel.actor import SYSTEM
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.job import JobRequest
 from ledger.models import Session
-from ledger.queries.runs.ended import reports_of_ended
 from ledger.queries.journal import noted_before
+from ledger.queries.runs.ended import reports_of_ended
 
 #: It is looked this often whether a session has ended.
 LOOK_S = 60.0
