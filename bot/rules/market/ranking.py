@@ -17,11 +17,11 @@ import numpy as np
 from bot.rules.market.columns import Floats, Indices, Prices, examples, kind_names, kinds, plain
 from bot.rules.market.estimate import Estimate, estimate
 from bot.rules.market.filters import EXCLUSIONS, Excluded, excluded, needs_by_cloud, reason, terms
+from bot.rules.market.own_history import NO_HISTORY, OwnHistory
 from bot.rules.market.parts import reliability
 from bot.rules.market.scoring import Cases, Scored, score
 from bot.rules.market.vectorized import Field
 from bot.rules.policy.policy import Policy
-from bot.rules.sizing.throughput import FinishedRun
 from bot.rules.values.phrases import about_hours, rate, usd
 from bot.rules.values.phrases import reliability as reliability_said
 from bot.rules.viability.compatibility import Needs
@@ -102,17 +102,18 @@ def rank(
     top: int | None = None,
     whole: bool = False,
     to_run: bool = False,
-    runs: tuple[FinishedRun, ...] = (),
+    own: OwnHistory = NO_HISTORY,
 ) -> Ranked:
     """Return the best `top` options (the policy's `options_shown` unless given) and everything that was left out.
 
     The most stable option and, where times follow from the work, the fastest are always among them: they take the last
     places when their own rank is lower. One option may carry several marks. `whole` says that the job's hours are what
     is rented: the worst case lasts all of them, and needing more is late. `to_run` says that something is to be bought,
-    so a cloud that runs programs only needs one. `runs` are this installation's own, which correct every throughput.
+    so a cloud that runs programs only needs one. `own` is what this installation's sessions say about rates, starts and
+    losses.
     """
     market = tuple(offers)
-    cases = Cases(job, policy, capabilities_by_cloud, whole=whole, runs=runs)
+    cases = Cases(job, policy, capabilities_by_cloud, whole=whole, own=own)
     found = _answering(market, cases, capabilities_by_cloud, to_run=to_run)
     count = max(policy.options_shown if top is None else top, 1)
 
@@ -135,10 +136,10 @@ def ordered(
     *,
     whole: bool = False,
     to_run: bool = False,
-    runs: tuple[FinishedRun, ...] = (),
+    own: OwnHistory = NO_HISTORY,
 ) -> OrderedMarket:
     """Return every offer that fits in the order of `rank`, and everything that was left out with its reason."""
-    cases = Cases(job, policy, capabilities_by_cloud, whole=whole, runs=runs)
+    cases = Cases(job, policy, capabilities_by_cloud, whole=whole, own=own)
     found = _answering(tuple(offers), cases, capabilities_by_cloud, to_run=to_run)
     fitting, prices = found.field.ordered()
     return OrderedMarket(tuple(fitting), prices, found.excluded, cases)

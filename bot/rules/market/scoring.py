@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 
 from bot.rules.grammar.run_words import workload_of
-from bot.rules.market.parts import Scenario, ends_h, loss_chance, parts, reliability, scenarios, wall_h
+from bot.rules.market.own_history import NO_HISTORY, OwnHistory
+from bot.rules.market.parts import Scenario, chance_in, ends_h, parts, reliability, scenarios, wall_h
 from bot.rules.policy.policy import Policy
 from bot.rules.sizing.interruptions import losses_per_h, lost_within
 from bot.rules.sizing.run_time import RunTime, run_time
-from bot.rules.sizing.throughput import FinishedRun
 from bot.rules.viability.host import host_gb, too_little
 from bot.rules.viability.obstacles import Obstacle
 from ledger.kernel import money
@@ -82,16 +82,17 @@ class Cases:
         able: Mapping[str, Capabilities],
         *,
         whole: bool,
-        runs: tuple[FinishedRun, ...] = (),
+        own: OwnHistory = NO_HISTORY,
     ) -> None:
         self.job = job
         self.policy = policy
         self._able = able
         self._whole = whole
-        self._own = runs
+        self._own = own
         self._work = workload_of(job)
         self._volume = None if self._work is None else self._work.volume
-        self._runs: dict[tuple[str, int, bool], RunTime] = {}
+        self._runs: dict[tuple[str, int], RunTime] = {}
+        self._placed: dict[tuple[str, str, int, bool], RunTime] = {}
         self._known: dict[str | tuple[str, str, int, bool], Case] = {}
 
     def of(self, offer: Offer) -> Case:
@@ -117,11 +118,14 @@ class Cases:
         """Return the time of the work on an offer's GPUs; None where only hours are asked for."""
         if self._work is None:
             return None
-        key = offer.gpu, offer.gpu_count, self._beside(offer)
-        if key not in self._runs:
-            found = run_time(self._work, offer.gpu, offer.gpu_count, self.job.hours, self._own)
-            self._runs[key] = found.at(offer.cloud, offer.region)
-        return self._runs[key]
+        key = offer.cloud, offer.gpu, offer.gpu_count, self._beside(offer)
+        if key not in self._placed:
+            anywhere = offer.gpu, offer.gpu_count
+            if anywhere not in self._runs:
+                self._runs[anywhere] = run_time(self._work, *anywhere, self.job.hours, self._own.runs)
+            found = self._runs[anywhere].at(offer.cloud, offer.region)
+            self._placed[key] = self._own.started(found, self.job, offer.cloud, offer.gpu, self._able[offer.cloud])
+        return self._placed[key]
 
     def _beside(self, offer: Offer) -> bool:
         """Whether the data of the run lie in the offer's own data center."""
@@ -144,7 +148,7 @@ def _tier(run: RunTime | None) -> int:
 
 def tier(offer: Offer, case: Case, policy: Policy) -> int:
     """Return the tier of an offer: a run that is expected to miss its time ranks below those that reach it."""
-    if case.ends_h is None or wall_h(offer, loss_chance(offer, policy), case.scenario) <= case.ends_h:
+    if case.ends_h is None or wall_h(offer, chance_in(offer, case.scenario, policy), case.scenario) <= case.ends_h:
         return case.tier
     return case.tier - case.tier % TIERS + LATE
 
@@ -177,7 +181,7 @@ def score(offer: Offer, cases: Cases) -> Scored:
     price = offer.price_usd_h or _ZERO
     hourly = price - min(max(offer.storage_usd_h, _ZERO), price)
     risk_h = case.spot_risk_h if offer.spot else case.risk_h
-    during = lost_within(loss_chance(offer, policy), case.scenario.window_h, case.scenario.work_h)
+    during = lost_within(chance_in(offer, case.scenario, policy), case.scenario.window_h, case.scenario.work_h)
     risk = money.amount_even(risk_h * during * hourly)
     facts = (int(offer.spot), -int(offer.datacenter or 0), -int(offer.verified or 0))
     place = job.candidates.index(offer.cloud) if job.candidates else 0
@@ -189,7 +193,8 @@ def score(offer: Offer, cases: Cases) -> Scored:
 def expected_losses(offer: Offer, cases: Cases) -> Decimal:
     """Return how many losses of the host are expected during the run; the fewer, the more reliable is the offer."""
     case = cases.of(offer)
-    return losses_per_h(loss_chance(offer, cases.policy), case.scenario.window_h) * case.scenario.work_h
+    chance = chance_in(offer, case.scenario, cases.policy)
+    return losses_per_h(chance, case.scenario.window_h) * case.scenario.work_h
 
 
 def stock_rank(stock: Stock | None) -> int:

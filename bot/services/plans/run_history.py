@@ -18,7 +18,6 @@ from bot.rules.sizing.run_time import finished_run
 from bot.rules.sizing.throughput import FinishedRun, say, tokens_per_s
 from bot.rules.sizing.workload import Workload
 from bot.rules.values.reply_code import ReplyCode
-from bot.services.market.catalog import ReadRuns
 from bot.services.runtime.commands import Reply, refuse
 from ledger.core import Tx, record
 from ledger.engine.db import Database
@@ -179,12 +178,3 @@ def _read(event: Event) -> MeasuredRun:
     stated = None if said is None else StatedRate(**{name: float(value) for name, value in said.items()})
     words, by_itself = tuple(data["words"]), bool(data.get("by_itself"))
     return MeasuredRun(event.at, int(data["count"]), words, session_id, request_id, run, stated, by_itself)
-
-
-def reader(db: Database) -> ReadRuns:
-    """Return the function by which the market reads the measured runs before it ranks."""
-
-    async def read() -> tuple[FinishedRun, ...]:
-        return tuple(one.run for one in await measured_runs(db))
-
-    return read

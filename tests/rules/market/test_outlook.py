@@ -9,15 +9,18 @@ import pytest
 
 from bot.rules.market.estimate import estimate, run_bill
 from bot.rules.market.outlook import RunOutlook, chances_said, percent, range_said, speed_said
-from bot.rules.market.parts import fetching_h, loss_chance, scenarios
+from bot.rules.market.parts import boot_of, chance_in, fetching_h, scenarios
 from bot.rules.market.traffic import traffic
 from bot.rules.sizing.interruptions import Checkpointing, loss
 from bot.rules.sizing.run_time import RunTime
 from bot.rules.sizing.simulation import RunLimits, RunTimes, simulate
+from bot.rules.sizing.start_times import NO_START, Losses, StartTimes
 from providers.contract import Offer
 from tests.rules.builders import CLOUDS
 from tests.rules.market.test_run_cost_properties import POLICY, WORDS, costs, h100, run, wanted
 
+#: What the sessions of a slow cloud could show.
+SLOW_START = StartTimes(Decimal(700), Decimal(900), Decimal(4000), Losses(3, 200.0), Losses(9, 100.0), 12, ("Said.",))
 FOUND = RunOutlook(Decimal(4), Decimal("8.5"), Decimal("10.2"), Decimal("21.75"), Decimal("0.912"))
 
 
@@ -60,7 +63,8 @@ def test_a_missed_goal_is_known_in_hours() -> None:
 
 @pytest.mark.parametrize("cloud", ["vast", "runpod"])
 @pytest.mark.parametrize("spot", [False, True])
-def test_the_expected_total_is_the_mean_of_the_simulation(cloud: str, spot: bool) -> None:
+@pytest.mark.parametrize("start", [NO_START, SLOW_START])
+def test_the_expected_total_is_the_mean_of_the_simulation(cloud: str, spot: bool, start: StartTimes) -> None:
     words = ("model=1B", "tokens=40B", "seq=2048", "batch=512", "dataset=300GB", "goal=40h", "checkpoint-every=30m")
     sold = h100(
         cloud=cloud,
@@ -71,10 +75,11 @@ def test_the_expected_total_is_the_mean_of_the_simulation(cloud: str, spot: bool
         upload_mbps=Decimal(900),
         download_mbps=Decimal(700),
     )
-    time = run(*words)
+    time = replace(run(*words), start=start)
     found = estimate(sold, wanted(*words, budget_cap_usd=Decimal(600)), POLICY, CLOUDS[cloud], time)
     (likely, _) = scenarios(wanted(*words), POLICY, CLOUDS[cloud], time)
-    chance = loss_chance(sold, POLICY)
+    assert likely.traffic is not None
+    chance = chance_in(sold, likely, POLICY)
     how = time_of_losses(time, sold)
     assert time.throughput is not None
     assert how.every_h is not None
@@ -85,7 +90,7 @@ def test_the_expected_total_is_the_mean_of_the_simulation(cloud: str, spot: bool
         interval_h=float(how.every_h),
         write_h=float(how.write_h),
         restart_h=float(how.restart_h),
-        before_h=CLOUDS[cloud].boot_expected_s / 3600 + float(fetching_h(sold, likely)),
+        before_h=float(likely.traffic.boot_h + likely.traffic.ready_h + fetching_h(sold, likely)),
     )
     bill = run_bill(sold, chance, likely, CLOUDS[cloud].billing)
     simulated = simulate(times, bill, RunLimits(1e9, None, 40, 600))
@@ -102,4 +107,17 @@ def test_the_expected_total_is_the_mean_of_the_simulation(cloud: str, spot: bool
 
 
 def time_of_losses(time: RunTime, sold: Offer) -> Checkpointing:
-    return traffic(time, CLOUDS[sold.cloud].boot_expected_s, POLICY).checkpointing(sold)
+    return traffic(time, boot_of(time, CLOUDS[sold.cloud]), POLICY).checkpointing(sold)
+
+
+@pytest.mark.parametrize("cloud", ["vast", "runpod"])
+def test_what_own_sessions_showed_changes_hours_and_cost_and_is_said(cloud: str) -> None:
+    sold = h100(cloud=cloud)
+    plain = estimate(sold, wanted(*WORDS), POLICY, CLOUDS[cloud], run())
+    slow = estimate(sold, wanted(*WORDS), POLICY, CLOUDS[cloud], replace(run(), start=SLOW_START))
+    assert slow.hours > plain.hours + Decimal(1400 - CLOUDS[cloud].boot_expected_s) / 3600
+    assert slow.expected_usd > plain.expected_usd
+    assert any(one.startswith("Starting takes about 700 s (from 12 sessions of yours)") for one in slow.assumptions)
+    assert "Your on-demand sessions at this cloud lost 3 machines in 200 hours." in slow.assumptions
+    assert "Said." in slow.assumptions
+    assert not any("of yours" in one for one in plain.assumptions)
