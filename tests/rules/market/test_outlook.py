@@ -8,7 +8,7 @@ from decimal import Decimal
 import pytest
 
 from bot.rules.market.estimate import estimate, run_bill
-from bot.rules.market.outlook import RunOutlook, chances_said, percent, range_said, speed_said
+from bot.rules.market.outlook import CurvePoint, RunOutlook, chances_said, percent, points_said, range_said, speed_said
 from bot.rules.market.parts import boot_of, chance_in, fetching_h, scenarios
 from bot.rules.market.traffic import traffic
 from bot.rules.sizing.interruptions import Checkpointing, loss
@@ -26,6 +26,32 @@ FOUND = RunOutlook(Decimal(4), Decimal("8.5"), Decimal("10.2"), Decimal("21.75")
 
 def test_the_range_is_said_as_hours_and_dollars() -> None:
     assert range_said(FOUND) == "Four of five runs take 4 h to 8 h 30 min and cost $10.20 to $21.75."
+
+
+def test_three_points_of_the_curve_are_said() -> None:
+    curve = tuple(
+        CurvePoint(Decimal(share), Decimal(hours), Decimal(dollars))
+        for share, hours, dollars in (
+            ("0.1", "4", "10.2"),
+            ("0.2", "5", "11"),
+            ("0.5", "6", "14"),
+            ("0.9", "8.5", "21"),
+        )
+    )
+    assert points_said(replace(FOUND, curve=curve)) == (
+        "Of all runs are done: 10% by 4 h and $10.20, 50% by 6 h and $14.00, 90% by 8 h 30 min and $21.00."
+    )
+    assert points_said(FOUND) == ""
+
+
+def test_the_curve_rises_through_the_range_of_the_simulation() -> None:
+    seen = costs(h100(), *WORDS).outlook
+    assert seen is not None
+    at = {one.share: one for one in seen.curve}
+    assert (at[Decimal("0.1")].hours, at[Decimal("0.9")].hours) == (seen.hours_low, seen.hours_high)
+    assert (at[Decimal("0.1")].usd, at[Decimal("0.9")].usd) == (seen.usd_low, seen.usd_high)
+    assert [one.hours for one in seen.curve] == sorted(one.hours for one in seen.curve)
+    assert [one.usd for one in seen.curve] == sorted(one.usd for one in seen.curve)
 
 
 def test_chances_are_said_for_what_was_named() -> None:
