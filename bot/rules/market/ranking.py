@@ -20,6 +20,7 @@ from bot.rules.market.filters import EXCLUSIONS, Excluded, excluded, needs_by_cl
 from bot.rules.market.own_history import NO_HISTORY, OwnHistory
 from bot.rules.market.parts import reliability
 from bot.rules.market.scoring import Cases, Scored, score
+from bot.rules.market.spot_choice import spot_said
 from bot.rules.market.vectorized import Field
 from bot.rules.policy.policy import Policy
 from bot.rules.values.phrases import about_hours, rate, usd
@@ -27,7 +28,7 @@ from bot.rules.values.phrases import reliability as reliability_said
 from bot.rules.viability.compatibility import Needs
 from bot.rules.viability.compatibility import in_short as refused_because
 from bot.rules.viability.obstacles import Obstacle
-from ledger.kernel.job import JobRequest
+from ledger.kernel.job import JobRequest, SpotPolicy
 from providers.capabilities import Capabilities, PortAccess
 from providers.contract import Offer
 
@@ -123,7 +124,10 @@ def rank(
     free = frozenset(cloud for cloud, able in capabilities_by_cloud.items() if able.free)
     shown = _shown(found.field, count, free, cases) if len(found.field) else []
     least_usd = shown[0][1].expected_usd if shown else _ZERO
-    options = (_option(place, one, marks, costs(one.offer), least_usd, policy) for place, one, marks in shown)
+    both = job.spot is SpotPolicy.ANY and bool(shown)
+    spot, other = (found.field.cheapest_kind(spot=one, free=free) if both else None for one in (True, False))
+    beside = spot_said(spot, other, cases)
+    options = (_option(place, one, marks, costs(one.offer), least_usd, policy, beside) for place, one, marks in shown)
     refused = found.cheapest_refused(shown[0][1].offer if shown else None)
     return Ranked(tuple(options), found.excluded, len(found.field), refused)
 
@@ -244,10 +248,10 @@ def _shown(found: Field, count: int, free: frozenset[str], cases: Cases) -> list
 
 
 def _option(
-    place: int, one: Scored, marks: tuple[str, ...], costs: Estimate, least_usd: Decimal, policy: Policy
+    place: int, one: Scored, marks: tuple[str, ...], costs: Estimate, least_usd: Decimal, policy: Policy, beside: str
 ) -> RankedOption:
     why = _why(one, costs, marks, least_usd if place else None, policy)
-    said = " ".join(filter(None, (why, costs.data)))
+    said = " ".join(filter(None, (why, "" if place else beside, costs.data)))
     return RankedOption(one.offer, costs, place + 1, marks, said, one.risk_usd)
 
 

@@ -157,6 +157,16 @@ class Field:
             among = among[self._low[among] <= last]
         return sorted((self._score(at) for at in among.tolist()), key=by_order)[:count]
 
+    def cheapest_kind(self, *, spot: bool, free: frozenset[str]) -> Scored | None:
+        """Return the first of the spot offers, or of the others, in the exact order, without those of `free` clouds."""
+        among = np.flatnonzero(self._totals.spot == spot)
+        if free:
+            among = np.compress(flags(one.cloud not in free for one in self._offers(among)), among)
+        if not len(among):
+            return None
+        (best,) = self._least(among[self._tiers[among] == self._tiers[among].min()], 1)
+        return best
+
     def ordered(self) -> tuple[list[Offer], Floats]:
         """Return all of them in the exact order, and their prices per hour; only those that may tie are scored."""
         found = [self._in_order(np.flatnonzero(self._tiers == tier)) for tier in np.unique(self._tiers)]

@@ -179,17 +179,16 @@ class Catalog:
         return MarketAnswer(tuple(offer for _, offers in results for offer in offers), tuple(answers), balances)
 
     def _without_spot(self, answer: CloudAnswer, offers: tuple[Offer, ...], job: JobRequest) -> _Answered:
-        """Say of a cloud that somebody named for a spot GPU, and that rents out none, which others do."""
-        able = {name for name, one in self.capabilities.items() if one.spot}
-        if (
-            job.spot is not SpotPolicy.YES
-            or answer.cloud not in job.candidates
-            or answer.cloud in able
-            or not answer.ok
-        ):
+        """Say of a cloud that somebody named for a spot GPU, or that stopped renting them out, which others do."""
+        capabilities = self.capabilities
+        able, mine = {name for name, one in capabilities.items() if one.spot}, capabilities[answer.cloud]
+        named = job.spot is SpotPolicy.YES and answer.cloud in job.candidates
+        if job.spot is SpotPolicy.NO or mine.spot or not answer.ok or not (named or mine.spot_gone):
             return answer, offers
+        while_off = f" while {mine.spot_setting} is off" if mine.spot_setting else ""
         others = f"These do: {', '.join(sorted(able))}." if able else "No other cloud here does."
-        return replace(answer, sentence=f"{answer.cloud} rents out no spot GPUs. {others}"), offers
+        why = mine.spot_gone or f"{answer.cloud} rents out no spot GPUs{while_off}."
+        return replace(answer, sentence=f"{why} {others}"), offers
 
     def _not_set_up(self, candidates: tuple[str, ...]) -> list[CloudAnswer]:
         """Return one answer for each wanted cloud without credentials.
