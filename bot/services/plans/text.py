@@ -53,7 +53,7 @@ def odds(option: RankedOption) -> str:
     if seen is None:
         return ""
     most = f"Never more than {usd(option.estimate.worst_usd)}."
-    return " ".join(filter(None, (range_said(seen), points_said(seen), chances_said(seen), most)))
+    return " ".join(filter(None, (range_said(seen), chances_said(seen), points_said(seen), most)))
 
 
 def speed(option: RankedOption) -> str:
