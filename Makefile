@@ -86,6 +86,8 @@ pictures: $(READY) ## Take the pictures in docs/pictures, with a real browser: t
 		tests/scenarios/processes/test_machine_pictures.py
 
 bench: $(READY) ## Measure: market, ranking, costs, cards and lists, the scheduler with fleets, throughput (with GPU_SHOPPER_DATA), REST, 200 signed commands a second, saturation.
+	@$(BIN)/python -c 'import gpuhunt' 2>/dev/null || UV_PROJECT_ENVIRONMENT=$(VENV) $(BIN)/uv sync --locked --inexact --quiet --group bench \
+		|| echo "gpuhunt can't be installed here, so the ranking is not judged."
 	@exec $(BIN)/python -m tests.bench $(ARGS)
 
 mutants: $(READY) ## Name what the tests of OLD=COMMIT catch and those of HEAD do not: 300 mutants an area; run again to go on.

@@ -19,7 +19,7 @@ from bot.rules.policy.policy import Policy
 from bot.rules.policy.timing import Timing
 from bot.rules.values.labels import LabelKey
 from bot.services.market.catalog import Catalog, ReadModel, ReadRuns, no_models, no_runs
-from bot.services.plans import run_history
+from bot.services.plans import session_times
 from bot.services.runtime.agent_archive import NOT_BUILT, AgentArchive
 from bot.services.runtime.clock_guard import GuardedClock
 from bot.services.runtime.context import Context
@@ -158,7 +158,7 @@ def assemble(
         policy=policy,
         timing=timing,
         providers=providers,
-        catalog=build_catalog(providers, clock, timing, run_history.reader(db), stores, read_model),
+        catalog=build_catalog(providers, clock, timing, session_times.reader(db, clock), stores, read_model),
         labels=labels,
         reach=SshReach(timing.reach_timeout_s),
         inbox=InboxWriter(db, timedelta(seconds=timing.claim_ttl_s)),

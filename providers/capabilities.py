@@ -122,6 +122,9 @@ class Capabilities:
     rate_limits: Mapping[str, Pace] = field(default_factory=dict)
     #: What its offers are read from now: the account, or what a cloud shows to anybody while no key is set.
     source: PriceSource = PriceSource.ACCOUNT
+    #: The setting that turns its spot offers on, while it is off; and why there are none although it is on.
+    spot_setting: str = ""
+    spot_gone: str = ""
 
     def has_agent(self, *, own_image: bool) -> bool:
         """Whether a machine there starts an agent; `own_image`: the image is one that the requester chose."""

@@ -20,6 +20,7 @@ from bot.services.instances import (
 from bot.services.nodes import host_keys, key_writes
 from bot.services.notifications import clock_check
 from bot.services.outbox import dispatch
+from bot.services.plans import run_recorder
 from bot.services.reports import digest
 from bot.services.requests import expiry, quoting, waiting
 from bot.services.runtime import idempotency, liveness
@@ -115,6 +116,7 @@ def jobs(ctx: Context, messenger: Messenger | None, recover: Recover | None) -> 
         ScheduledJob("webhooks", lambda: delivery.fan_out(ctx), tick_s, (hints.journal,), drain=False),
         ScheduledJob("webhook-deliveries", lambda: delivery.deliver_due(ctx), tick_s, width=delivery.WIDTH),
         ScheduledJob("webhook-log", lambda: delivery.forget_due(ctx), delivery.FORGET_EVERY_S, drain=False),
+        ScheduledJob("runs", run_recorder.RunRecorder(ctx).look, run_recorder.LOOK_S, drain=False),
         ScheduledJob("digests", lambda: digest.digest_due(ctx), DIGEST_S, drain=False),
         ScheduledJob("bills", lambda: true_up.reconcile_due(ctx), RECONCILE_S, (hints.clock,), drain=False),
         ScheduledJob("cost-ledger", lambda: shared_ledger.import_due(ctx), ACCRUE_S, drain=False),

@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.states import LIVE_SESSION, OPEN_INSTANCE, SessionState
-from ledger.models import Event, Instance, Orphan, Session
+from ledger.models import Event, Instance, Mark, Orphan, Session
 
 #: Names in one `IN`: SQLite takes no more than some tens of thousands.
 _CHUNK = 500
@@ -49,6 +49,21 @@ class Over:
 async def any_before(tx: AsyncSession, at: datetime) -> bool:
     """Whether there was anything to report before then."""
     return await tx.scalar(select(Session.id).where(Session.created_at < at).limit(1)) is not None
+
+
+async def mark_of(tx: AsyncSession, name: str) -> str:
+    """Return the value of a mark; "" where it was never set."""
+    found = await tx.get(Mark, name, populate_existing=True)
+    return "" if found is None else found.value
+
+
+async def set_mark(tx: AsyncSession, name: str, value: str, now: datetime) -> None:
+    """Set a mark."""
+    found = await tx.get(Mark, name, populate_existing=True)
+    if found is None:
+        tx.add(Mark(name=name, value=value, at=now))
+    else:
+        found.value, found.at = value, now
 
 
 async def open_sessions(tx: AsyncSession) -> list[SessionAndInstance]:

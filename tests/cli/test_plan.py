@@ -340,7 +340,7 @@ async def test_the_chart_is_a_picture_with_one_mark_per_option(stage: Stage) -> 
     picture = chart(await planned(stage, f"{WORDS} spot=any"))
     assert picture.startswith(PNG)
     width, height = (int.from_bytes(picture[place : place + 4], "big") for place in (16, 20))
-    assert (width, height) == (1584, 968)
+    assert (width, height) == (1584, 1672)
     assert chart(await planned(stage, f"{WORDS} price=$0.001")) != picture
 
 
@@ -353,19 +353,32 @@ async def test_no_name_in_the_chart_covers_another(stage: Stage, monkeypatch: py
         figure.draw_without_rendering()
         texts = [one for axes in figure.axes for one in axes.texts]
         boxes.append(([one.get_text() for one in texts], [one.get_window_extent() for one in texts]))
-        boxes[-1] += ([axes.get_xlabel() for axes in figure.axes],)
+        boxes[-1] += ([axes.get_xlabel() for axes in figure.axes], figure)
         written(figure, *arguments, **named)
 
     monkeypatch.setattr(Figure, "savefig", read)
     chart(await planned(stage, f"{WORDS} spot=any"))
     chart(await planned(stage, "4090 6h spot=any"))
-    for names, extents, _ in boxes:
+    for names, extents, *_ in boxes:
         assert len(names) > 3
         assert not [1 for n, one in enumerate(extents) for other in extents[:n] if one.overlaps(other)], names
-    (described, _, time), (totals, _, money) = boxes
+    (described, _, units, curves), (totals, _, money, _) = boxes
     assert all(name.startswith("#") for name in described)
     assert all(re.fullmatch(r"\$\d+\.\d\d( to \$\d+\.\d\d)?", said) for said in totals)
-    assert (time, money[0].startswith("total cost (US dollars)")) == (["expected time (hours)"], True)
+    assert units == ["expected time (hours)", "time from the launch (hours)", "total cost (US dollars)"]
+    assert [one.startswith("total cost (US dollars)") for one in money] == [True]
+    above, done, paid = curves.axes
+    assert above.get_ylabel() == "total cost (US dollars):\nmean, bar from 10 % to 90 % of runs"
+    assert done.get_ylabel() == "chance to be done by then (%)"
+    assert paid.get_ylabel() == "chance to cost no more (%)"
+    for panel in (done, paid):
+        assert len(panel.lines) == 3
+        for line in panel.lines:
+            values, chances = line.get_data()
+            assert list(values) == sorted(values)
+            assert (chances[0], chances[-1]) == (1, 99)
+    (legend,) = curves.legends
+    assert [text.get_text()[:3] for text in legend.get_texts()] == ["#1 ", "#2 ", "#3 "]
 
 
 @pytest.mark.slow

@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from bot.cli.lazy import build
+from bot.rules.plans.predictions import COLUMNS, read
 from ledger.engine.db import Database
 from migrations import run as schema
 from tests.cli.test_inventory import clouds
@@ -55,6 +56,26 @@ async def test_a_recorded_run_is_listed_and_corrects_the_next_plan() -> None:
     listed = (await called("runs", "list", *columns)).stdout
     assert listed == "50%\t1x RTX4090\t\tmodel=1B tokens=300M seq=2048 batch=512\n"
     assert before / 2 < await planned_rate() < before
+
+
+@pytest.mark.usefixtures("clouds", "ledger")
+async def test_the_export_has_each_run_beside_its_range_and_nothing_private() -> None:
+    none = await called("runs", "export")
+    assert (none.stdout.splitlines(), none.stderr) == (
+        [",".join(COLUMNS)],
+        "No run with a stated range is recorded yet.\n",
+    )
+    before = await planned_rate()
+    own = ("params=1.3B", "layers=24", "width=2048", "heads=16", "tokens=300M", "seq=2048", "stack=our-own")
+    await called("runs", "record", "--rate", str(int(before)), "1xRTX4090", *RUN)
+    await called("runs", "record", "--rate", str(int(before * 50)), "1xRTX4090", *own)
+    found = await called("runs", "export")
+    first, second = read(found.stdout)
+    assert (first.gpu, first.gpus, first.inside, first.source) == ("RTX4090", 1, "yes", "own run")
+    assert float(first.low) < float(first.predicted) < float(first.high)
+    assert (second.model, second.stack, second.inside) == ("1.3B 24x2048", "other", "no")
+    assert "our-own" not in found.stdout
+    assert found.stderr.startswith("1 of 2 runs (50%) were inside the stated range")
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from bot.services.instances import gpu_checks, operator_reminders, reconcile
 from bot.services.market.catalog import Catalog
 from bot.services.nodes import key_writes
 from bot.services.outbox import dispatch
-from bot.services.plans import run_history
+from bot.services.plans import session_times
 from bot.services.requests import submit
 from bot.services.runtime.clock_guard import GuardedClock
 from bot.services.runtime.commands import Cancel, Decide, Extend, Provision, Reply, Terminate
@@ -288,17 +288,15 @@ class World:
 
     def use(self, providers: Mapping[str, Provider]) -> None:
         """Go on with these clouds, as a process does that was started with other settings."""
-        catalog = Catalog(
-            providers, self.ctx.clock, self.ctx.timing.offers_timeout_s, read_runs=run_history.reader(self.ctx.db)
-        )
+        read_runs = session_times.reader(self.ctx.db, self.ctx.clock)
+        catalog = Catalog(providers, self.ctx.clock, self.ctx.timing.offers_timeout_s, read_runs=read_runs)
         self.ctx = replace(self.ctx, providers=providers, catalog=catalog)
 
     def replica(self) -> World:
         """A second process on the same ledger and clouds: connections, catalog and hints of its own."""
         db = Database(self.ctx.db.url.render_as_string(hide_password=False))
-        catalog = Catalog(
-            self.ctx.providers, self.ctx.clock, self.ctx.timing.offers_timeout_s, read_runs=run_history.reader(db)
-        )
+        read_runs = session_times.reader(db, self.ctx.clock)
+        catalog = Catalog(self.ctx.providers, self.ctx.clock, self.ctx.timing.offers_timeout_s, read_runs=read_runs)
         inbox = InboxWriter(db, timedelta(seconds=self.ctx.timing.claim_ttl_s))
         return replace(self, ctx=replace(self.ctx, db=db, catalog=catalog, inbox=inbox, hints=Hints()), board=Board())
 
@@ -365,7 +363,7 @@ async def world(
             policy=policy or Policy(approvers=(BOB.id, CAROL.id)),
             timing=timing,
             providers=providers,
-            catalog=Catalog(providers, guarded, timing.offers_timeout_s, read_runs=run_history.reader(db)),
+            catalog=Catalog(providers, guarded, timing.offers_timeout_s, read_runs=session_times.reader(db, guarded)),
             labels=LabelKey("test", b"a label key for tests only"),
             reach=RealReach(engine.ssh_ports),
             inbox=InboxWriter(db, timedelta(seconds=timing.claim_ttl_s)),

@@ -28,7 +28,7 @@ from bot.api.schemas.operators import (
     UnconfirmedBillOut,
     UnreachableOut,
 )
-from bot.api.schemas.sessions import RunOut
+from bot.api.schemas.sessions import RunOut, StatedRateOut
 from bot.rules.access.scopes import BadHolder, person
 from bot.rules.approvals.decision import DeciderFacts
 from bot.rules.grammar.bad_word import BadWord
@@ -205,6 +205,7 @@ async def runs(deps: Deps, who: RequestReader) -> list[RunOut]:
             gpu_count=one.count,
             measured_tokens_s=Decimal(one.run.measured_tokens_s),
             predicted_tokens_s=Decimal(one.run.predicted_tokens_s),
+            stated=None if one.stated is None else StatedRateOut.model_validate(one.stated),
             session_id=one.session_id if one.session_id in known else "",
             request_id=one.request_id if one.session_id in known else "",
         )

@@ -232,6 +232,18 @@ class DoneIn(In):
     )
 
 
+class StatedRateOut(Out):
+    """A predicted rate in tokens per second, with the range that holds four of five runs."""
+
+    expected: Decimal = Field(description="Tokens per second as expected.")
+    low: Decimal = Field(description="The low end of the range.")
+    high: Decimal = Field(description="The high end of the range.")
+
+    def holds(self, tokens_s: Decimal) -> bool:
+        """Whether a measured rate is inside the range."""
+        return self.low <= tokens_s <= self.high
+
+
 class RunOut(Out):
     """What one run measured, beside what was predicted at that time."""
 
@@ -243,3 +255,5 @@ class RunOut(Out):
     request_id: str = optional("The request of that session, empty as it is.", "")
     measured_tokens_s: Decimal = Field(description="Tokens per second as measured.")
     predicted_tokens_s: Decimal = Field(description="Tokens per second as predicted at that time.")
+    stated: StatedRateOut | None = optional("What a plan stated just before, corrected by the runs before this one.")
+    by_itself: bool = optional("Whether it was recorded when its session ended, from its agent's reports.", False)

@@ -10,10 +10,10 @@ from typing import TypeVar
 from bot.cli.access.settings import BAD_SETTINGS, explained, fail
 from bot.clock import SystemClock
 from bot.rules.grammar.parser import GrammarError, ParsedCommand, parse
+from bot.rules.market.own_history import NO_HISTORY, OwnHistory
 from bot.rules.policy.policy import Policy
-from bot.rules.sizing.throughput import FinishedRun
 from bot.services.market.catalog import Catalog
-from bot.services.plans import run_history
+from bot.services.plans import session_times
 from bot.settings import Settings, read_policy_file
 from bot.wiring import build_catalog, build_model_hub, build_providers, build_public
 from ledger.engine.db import Database
@@ -51,20 +51,20 @@ def marketed(found: Settings, read: Callable[[Catalog, Clock], Awaitable[Answer]
     return asyncio.run(_read_market(found, read))
 
 
-async def _own_runs(found: Settings) -> tuple[FinishedRun, ...]:
-    """Read the measured runs of this installation; none where its ledger is elsewhere or cannot be read."""
+async def _own_history(found: Settings) -> OwnHistory:
+    """Read what this installation's sessions showed; nothing where its ledger is elsewhere or cannot be read."""
     if found.sqlite_file is not None and not found.sqlite_file.exists():
-        return ()
+        return NO_HISTORY
     try:
         db = Database(found.database)
         try:
             async with asyncio.timeout(LEDGER_TIMEOUT_S):
-                return await run_history.reader(db)()
+                return await session_times.reader(db, SystemClock())()
         finally:
             await db.close()
     except Exception as error:  # noqa: BLE001 # Whatever a driver raises, a plan without a ledger is still a plan.
         log.warning("the ledger cannot be read (%s), so own runs correct nothing here", type(error).__name__)
-        return ()
+        return NO_HISTORY
 
 
 async def _read_market(found: Settings, read: Callable[[Catalog, Clock], Awaitable[Answer]]) -> Answer:
@@ -72,10 +72,10 @@ async def _read_market(found: Settings, read: Callable[[Catalog, Clock], Awaitab
     timing = read_policy_file(found.policy, practice=found.practice).timing
     build = build_providers if found.clouds else build_public
     providers = build(found, clock, LocalPacer(clock, timing.pace))
-    runs = await _own_runs(found)
+    own = await _own_history(found)
 
-    async def read_runs() -> tuple[FinishedRun, ...]:
-        return runs
+    async def read_runs() -> OwnHistory:
+        return own
 
     catalog = build_catalog(providers, clock, timing, read_runs, read_model=build_model_hub(found, clock).config)
     try:

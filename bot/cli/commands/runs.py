@@ -12,12 +12,15 @@ from bot.cli.access.job_file import count_in, line_of
 from bot.cli.terminal.listing import listing
 from bot.cli.terminal.options import Columns, Json, plain_id
 from bot.cli.terminal.screen import fail, group
+from bot.cli.terminal.screen import say as say_line
 from bot.cli.terminal.terminal_tables import show, show_result
 from bot.cli.terminal.views import time_cell
+from bot.rules.grammar.run_words import workload
+from bot.rules.plans.predictions import Prediction, coverage, table
 from bot.rules.sizing.throughput import say
 from ledger.kernel.ids import short_id
 
-app = group("Measured runs, which correct later plans: record, list.")
+app = group("Measured runs, which correct later plans: record, list, export.")
 
 
 @app.command("record")
@@ -41,12 +44,14 @@ def record_(
 def list_(columns: Columns = "", as_json: Json = False) -> None:
     """List the recorded runs, the newest first, beside the predicted rate."""
     found = spoken(lambda api: api.get("/runs"))
-    head = ("when", "tokens/s", "of predicted", "GPU", "session", "run")
+    head = ("when", "tokens/s", "of predicted", "in range", "recorded", "GPU", "session", "run")
     rows = (
         (
             time_cell(one.at),
             say(float(one.measured_tokens_s)),
             f"{one.measured_tokens_s / one.predicted_tokens_s:.0%}",
+            "-" if one.stated is None else "yes" if one.stated.holds(one.measured_tokens_s) else "no",
+            "at its end" if one.by_itself else "by hand",
             f"{one.gpu_count}x {one.gpu}",
             short_id(one.request_id or one.session_id) or "-",
             " ".join(one.words),
@@ -54,3 +59,24 @@ def list_(columns: Columns = "", as_json: Json = False) -> None:
         for one in map(RunOut.model_validate, found)
     )
     show(found if as_json else listing("No run is recorded yet.", head, rows), columns)
+
+
+@app.command("export")
+def export() -> None:
+    """Print the recorded runs as CSV, each beside its prediction, without names of people, sessions or own models.
+
+    The last line, on standard error, says how many runs were inside their stated range.
+    """
+    found = map(RunOut.model_validate, spoken(lambda api: api.get("/runs")))
+    rows = [row for one in found if (row := _prediction(one)) is not None]
+    typer.echo(table(reversed(rows)), nl=False)
+    say_line(coverage(rows), stderr=True)
+
+
+def _prediction(one: RunOut) -> Prediction | None:
+    """Return a run as a row; None where an older release recorded no range."""
+    if one.stated is None:
+        return None
+    rates = float(one.stated.expected), float(one.stated.low), float(one.stated.high)
+    work, measured = workload(tuple(one.words)), float(one.measured_tokens_s)
+    return Prediction.of(work, one.gpu, one.gpu_count, rates, measured, date=f"{one.at:%Y-%m-%d}", source="own run")

@@ -39,9 +39,9 @@ from bot.rules.market.parts import (
     COMPONENTS,
     HOUR_S,
     Scenario,
+    chance_in,
     ends_h,
     fetching_h,
-    loss_chance,
     parts,
     reliability,
     scenarios,
@@ -54,7 +54,7 @@ from bot.rules.pricing.spend_limits import bad_price
 from bot.rules.sizing.interruptions import Loss, loss
 from bot.rules.sizing.run_time import RunTime
 from bot.rules.sizing.simulation import RunBill, RunLimits
-from bot.rules.values.phrases import about_hours
+from bot.rules.values.phrases import about_hours, plural
 from bot.rules.values.phrases import hours as say_hours
 from bot.rules.viability.interconnect import slow_host
 from ledger.kernel import money
@@ -174,11 +174,11 @@ def _simulated(
     ends: Decimal | None,
 ) -> Estimate:
     """Add to the estimate of a run whose time is known what its simulation shows."""
-    chance = loss_chance(offer, policy)
+    chance = chance_in(offer, case, policy)
     how = moved.checkpointing(offer)
     lost = loss(chance, how)
     wall = money.half_up(wall_h(offer, chance, case), 6)
-    before_h = moved.boot_h + fetching_h(offer, case)
+    before_h = moved.boot_h + moved.ready_h + fetching_h(offer, case)
     seen = outlook(run, how, lost, before_h, run_bill(offer, chance, case, billing), limits)
     return replace(
         found,
@@ -247,14 +247,18 @@ def _bad(extra: Decimal) -> bool:
 
 
 def _assumptions(offer: Offer, policy: Policy, capabilities: Capabilities, case: Scenario) -> Iterator[str]:
+    start = None if case.traffic is None else case.traffic.start
     boot = say_hours(Decimal(capabilities.boot_expected_s) / HOUR_S)
+    if start is not None and start.boot_s is not None:
+        boot = f"{start.boot_s:.0f} s (from {plural(start.boots, 'session')} of yours)"
     if capabilities.billing.starts is BillingStart.CREATE:
         yield f"Starting takes about {boot} and is billed."
     else:
         yield f"Starting takes about {boot}; only storage is billed meanwhile."
     if capabilities.billing.quantum_s > 1:
         yield f"Time is billed in steps of {capabilities.billing.quantum_s} seconds."
-    chance = loss_chance(offer, policy)
+    yield from () if start is None else start.sentences(spot=offer.spot)
+    chance = chance_in(offer, case, policy)
     if offer.egress_usd_gb > 0 or offer.ingress_usd_gb > 0:
         sent = sent_gb(offer, chance, case)
         yield f"{case.ingress_gb:,.0f} GB are fetched and {sent:,.0f} GB sent, at worst twice as much."

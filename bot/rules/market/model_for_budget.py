@@ -14,7 +14,8 @@ from decimal import Decimal
 
 from bot.rules.grammar.sizing_words import SERVED, SizingQuestion
 from bot.rules.market.filters import Excluded
-from bot.rules.market.parts import Scenario, loss_chance, parts, scenarios, wall_h
+from bot.rules.market.own_history import NO_HISTORY, OwnHistory
+from bot.rules.market.parts import Scenario, chance_in, parts, scenarios, wall_h
 from bot.rules.market.ranking import RankedOption, ordered, rank
 from bot.rules.policy.policy import Policy
 from bot.rules.pricing.hours_cap import SHORTEST_HOURS
@@ -26,7 +27,7 @@ from bot.rules.sizing.scaling_law import (
     compute_optimum,
     lifetime_compute_optimum,
 )
-from bot.rules.sizing.throughput import FinishedRun, Throughput, hours_at, tokens_per_s
+from bot.rules.sizing.throughput import Throughput, hours_at, tokens_per_s
 from bot.rules.sizing.throughput_data import RANGE_SIGMAS
 from bot.rules.sizing.workload import WorkKind, Workload
 from bot.rules.viability.host import host_gb, run_disk, too_little
@@ -123,18 +124,18 @@ def model_for_budget(
     question: SizingQuestion,
     policy: Policy,
     able: Mapping[str, Capabilities],
-    runs: tuple[FinishedRun, ...] = (),
+    own: OwnHistory = NO_HISTORY,
 ) -> Sized:
     """Return the models that the question's budget trains on what is for sale. Free clouds are left out."""
     paid = [one for one in offers if one.cloud not in able or not able[one.cloud].free]
-    market = ordered(paid, replace(question.job, budget_cap_usd=None), policy, able, runs=runs)
+    market = ordered(paid, replace(question.job, budget_cap_usd=None), policy, able, own=own)
     groups: dict[tuple[str, int], list[Offer]] = {}
     for offer in market.offers:
         if offer.gpu in GPUS:
             groups.setdefault((offer.gpu, offer.gpu_count), []).append(offer)
     first: dict[str, tuple[_Order, _Solver]] = {}
     for (gpu, _), sold in groups.items():
-        solver = _Solver(sold, question, policy, able[sold[0].cloud], runs)
+        solver = _Solver(sold, question, policy, able[sold[0].cloud], own)
         found = solver.guess()
         if found is not None and (gpu not in first or found.order < first[gpu][0]):
             first[gpu] = found.order, solver
@@ -144,7 +145,7 @@ def model_for_budget(
     models = [
         model
         for found, sold in sorted(solved, key=lambda one: (one[0].order, one[1][0].id))
-        for model in _priced(found, sold, question, policy, able, runs)
+        for model in _priced(found, sold, question, policy, able, own)
     ]
     return Sized(question, tuple(models[:SHOWN]), market.excluded, len(market.offers))
 
@@ -155,13 +156,13 @@ def _priced(
     question: SizingQuestion,
     policy: Policy,
     able: Mapping[str, Capabilities],
-    runs: tuple[FinishedRun, ...],
+    own: OwnHistory,
 ) -> Iterator[SizedModel]:
     """Yield the model on the offer that a plan of its run recommends among these."""
     job = _job(question, found.params, found.tokens, sold[0])
     low, high = (LAW.loss(found.params, found.tokens * rate / found.rate.expected) for rate in _range(found.rate))
     floor = RANGE_SIGMAS * FLOOR_SIGMA
-    for option in rank(sold, job, policy, able, top=1, runs=runs).options:
+    for option in rank(sold, job, policy, able, top=1, own=own).options:
         yield SizedModel(
             params=found.params,
             tokens=found.tokens,
@@ -206,14 +207,14 @@ class _Solver:
         question: SizingQuestion,
         policy: Policy,
         able: Capabilities,
-        runs: tuple[FinishedRun, ...],
+        own: OwnHistory,
     ) -> None:
         self.sold = sold
         self.offer = sold[0]
         self._question = question
         self._policy = policy
         self._able = able
-        self._runs = runs
+        self._own = own
         self._gpu = GPUS[self.offer.gpu]
         self._host = host_speed(self.offer)
         self._known: dict[int, _Found | None] = {}
@@ -267,7 +268,8 @@ class _Solver:
         """Return the most tokens that the budget trains this size on; None where it does not fit or pays for none."""
         offer, question = self.offer, self._question
         work = replace(question.work, total_params=params, model=written(params), tokens=10**9, served_tokens=None)
-        run = run_time(work, offer.gpu, offer.gpu_count, _ZERO, self._runs, self._host).at(offer.cloud, offer.region)
+        run = run_time(work, offer.gpu, offer.gpu_count, _ZERO, self._own.runs, self._host)
+        run = self._own.started(run.at(offer.cloud, offer.region), question.job, offer.cloud, offer.gpu, self._able)
         rate = run.throughput
         if rate is None or not self._fits(work, run):
             return None
@@ -298,7 +300,7 @@ class _Solver:
         if not served:
             return _ZERO
         serving = replace(work, kind=WorkKind.SERVING, tokens=None, goal_hours=None, global_batch=None)
-        rate = tokens_per_s(serving, self._gpu, self.offer.gpu_count, runs=self._runs, host=self._host)
+        rate = tokens_per_s(serving, self._gpu, self.offer.gpu_count, runs=self._own.runs, host=self._host)
         hours = Decimal(served) / Decimal(rate.expected) / _HOUR_S if rate is not None else _ZERO
         return hours * (self.offer.price_usd_h or _ZERO)
 
@@ -315,7 +317,7 @@ class _Solver:
         while tries and not fits and hours >= SHORTEST_HOURS:
             case = self._expected(run, rate, hours)
             cost = sum(parts(offer, case, self._policy), _ZERO)
-            lasts_h = wall_h(offer, loss_chance(offer, self._policy), case)
+            lasts_h = wall_h(offer, chance_in(offer, case, self._policy), case)
             room = min(budget_usd / cost, wall_limit_h / lasts_h)
             fits = room >= 1 and (hours == limit_h or room * _NEAR <= 1)
             hours = hours if fits else min(limit_h, hours * room * (1 + _NEAR) / 2)

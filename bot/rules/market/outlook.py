@@ -11,10 +11,19 @@ from decimal import Decimal
 
 from bot.rules.sizing.interruptions import Checkpointing, Loss
 from bot.rules.sizing.run_time import RunTime
-from bot.rules.sizing.simulation import RunBill, RunLimits, RunTimes, simulate
+from bot.rules.sizing.simulation import CURVE, HIGH, LOW, RunBill, RunLimits, RunTimes, simulate
 from bot.rules.values.phrases import about_hours, usd
 
 _HUNDREDTH = Decimal("0.01")
+
+
+@dataclass(frozen=True, slots=True)
+class CurvePoint:
+    """Hold within how many hours, and for how many dollars, a share of all runs is done."""
+
+    share: Decimal
+    hours: Decimal
+    usd: Decimal
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +33,7 @@ class RunOutlook:
     `done` is the chance that the run is done by its goal, within its cap and before its rental ends; None without a
     goal. `within` is the chance that its bill is inside the budget; None without a budget. `goodput` is the share of
     the wall clock in which the run advances, `utilisation` the share of the GPUs' peak rate that it uses over all.
+    `curve` is the whole distribution; it is drawn and said, and never stored.
     """
 
     hours_low: Decimal
@@ -34,6 +44,7 @@ class RunOutlook:
     utilisation: Decimal | None = None
     done: Decimal | None = None
     within: Decimal | None = None
+    curve: tuple[CurvePoint, ...] = ()
 
 
 def outlook(
@@ -62,6 +73,10 @@ def outlook(
         utilisation=_share(rate.mfu * goodput) if rate is not None and run.trains else None,
         done=None if limits.goal_h is None else _share(found.done),
         within=None if found.within is None else _share(found.within),
+        curve=tuple(
+            CurvePoint(Decimal(str(share)), _rounded(hours), _rounded(dollars))
+            for share, hours, dollars in zip(CURVE, found.hours_curve, found.usd_curve, strict=True)
+        ),
     )
 
 
@@ -77,6 +92,15 @@ def range_said(found: RunOutlook) -> str:
     """Say in which range four of five runs stay: `Four of five runs take 5 h to 8 h and cost $10.00 to $16.00.`."""
     hours = f"{about_hours(found.hours_low)} to {about_hours(found.hours_high)}"
     return f"Four of five runs take {hours} and cost {usd(found.usd_low)} to {usd(found.usd_high)}."
+
+
+def points_said(found: RunOutlook) -> str:
+    """Say three points of the curve: within how long, and for how much, a tenth, half and nine tenths are done."""
+    told = {Decimal(str(share)) for share in (LOW, 0.5, HIGH)}
+    points = [
+        f"{one.share:.0%} by {about_hours(one.hours)} and {usd(one.usd)}" for one in found.curve if one.share in told
+    ]
+    return f"Of all runs are done: {', '.join(points)}." if points else ""
 
 
 def chances_said(found: RunOutlook) -> str:

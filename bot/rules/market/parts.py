@@ -61,7 +61,7 @@ def scenarios(
     """Return what is expected of a job on one cloud and the most; `whole` lets the latter last all of its hours."""
     time = run.hours if run is not None else RunHours(job.hours, job.hours, job.hours)
     hours = (time.expected, max(time.worst, job.hours) if whole else time.worst)
-    boot_s = capabilities.boot_expected_s
+    boot_s = capabilities.boot_expected_s if run is None else boot_of(run, capabilities)
     boots_s = (Decimal(boot_s), Decimal(max(capabilities.boot_deadline_s or BOOT_DEADLINE_S, boot_s)))
     found: list[Scenario] = []
     for n, (work_h, before_s) in enumerate(zip(hours, boots_s, strict=True), 1):
@@ -87,7 +87,7 @@ def wall_h(offer: Offer, chance: Decimal, case: Scenario) -> Decimal:
     """Return the expected hours from the launch to the end of a run whose time is known."""
     if case.traffic is None or not case.traffic.known:
         return case.work_h
-    before_h = case.traffic.boot_h + fetching_h(offer, case)
+    before_h = case.traffic.boot_h + case.traffic.ready_h + fetching_h(offer, case)
     return case.work_h * (1 + lost_share(offer, chance, case)) + before_h
 
 
@@ -104,7 +104,8 @@ def _with_work(case: Scenario, run: RunTime, n: int, capabilities: Capabilities,
         ingress_gb=case.ingress_gb + run.fetched_gb * n,
         store_usd=kept_gb * policy.store_usd_gb_month * case.work_h / MONTH_H,
         source_usd=run.source_usd * n,
-        traffic=traffic(run, capabilities.boot_expected_s, policy),
+        startup_h=case.startup_h + n * case.tolerance * run.start.ready_s / HOUR_S,
+        traffic=traffic(run, boot_of(run, capabilities), policy),
     )
 
 
@@ -158,7 +159,7 @@ def parts(offer: Offer, case: Scenario, policy: Policy) -> tuple[Decimal, ...]:
     rate = price - storage_rate
     # The buffers repeat work at the quoted price, so the tolerance of the worst case does not multiply them again.
     work = rate * case.work_h
-    chance = loss_chance(offer, policy)
+    chance = chance_in(offer, case, policy)
     sent = max(offer.egress_usd_gb, _ZERO) * sent_gb(offer, chance, case)
     fetched = max(offer.ingress_usd_gb, _ZERO) * case.ingress_gb
     amounts = (
@@ -183,6 +184,19 @@ def loss_chance(offer: Offer, policy: Policy) -> Decimal:
     """Return the chance between 0 and 1 that the host is lost within the policy's `loss_window_h`."""
     chance = 1 - reliability(offer, policy)
     return min(chance + policy.spot_interruption, Decimal(1)) if offer.spot else chance
+
+
+def chance_in(offer: Offer, case: Scenario, policy: Policy) -> Decimal:
+    """Return the same chance, pooled with the losses that own sessions at the cloud had, for a described run."""
+    chance = loss_chance(offer, policy)
+    if case.traffic is None:
+        return chance
+    return case.traffic.start.lost(spot=offer.spot).chance(chance, case.window_h)
+
+
+def boot_of(run: RunTime, capabilities: Capabilities) -> Decimal:
+    """Return the seconds that a machine boots: the cloud's typical ones, pooled with own sessions."""
+    return Decimal(capabilities.boot_expected_s) if run.start.boot_s is None else run.start.boot_s
 
 
 def sent_gb(offer: Offer, chance: Decimal, case: Scenario) -> Decimal:

@@ -17,17 +17,18 @@ import numpy as np
 from bot.rules.market.columns import Floats, Indices, Prices, examples, kind_names, kinds, plain
 from bot.rules.market.estimate import Estimate, estimate
 from bot.rules.market.filters import EXCLUSIONS, Excluded, excluded, needs_by_cloud, reason, terms
+from bot.rules.market.own_history import NO_HISTORY, OwnHistory
 from bot.rules.market.parts import reliability
 from bot.rules.market.scoring import Cases, Scored, score
+from bot.rules.market.spot_choice import spot_said
 from bot.rules.market.vectorized import Field
 from bot.rules.policy.policy import Policy
-from bot.rules.sizing.throughput import FinishedRun
 from bot.rules.values.phrases import about_hours, rate, usd
 from bot.rules.values.phrases import reliability as reliability_said
 from bot.rules.viability.compatibility import Needs
 from bot.rules.viability.compatibility import in_short as refused_because
 from bot.rules.viability.obstacles import Obstacle
-from ledger.kernel.job import JobRequest
+from ledger.kernel.job import JobRequest, SpotPolicy
 from providers.capabilities import Capabilities, PortAccess
 from providers.contract import Offer
 
@@ -102,17 +103,18 @@ def rank(
     top: int | None = None,
     whole: bool = False,
     to_run: bool = False,
-    runs: tuple[FinishedRun, ...] = (),
+    own: OwnHistory = NO_HISTORY,
 ) -> Ranked:
     """Return the best `top` options (the policy's `options_shown` unless given) and everything that was left out.
 
     The most stable option and, where times follow from the work, the fastest are always among them: they take the last
     places when their own rank is lower. One option may carry several marks. `whole` says that the job's hours are what
     is rented: the worst case lasts all of them, and needing more is late. `to_run` says that something is to be bought,
-    so a cloud that runs programs only needs one. `runs` are this installation's own, which correct every throughput.
+    so a cloud that runs programs only needs one. `own` is what this installation's sessions say about rates, starts and
+    losses.
     """
     market = tuple(offers)
-    cases = Cases(job, policy, capabilities_by_cloud, whole=whole, runs=runs)
+    cases = Cases(job, policy, capabilities_by_cloud, whole=whole, own=own)
     found = _answering(market, cases, capabilities_by_cloud, to_run=to_run)
     count = max(policy.options_shown if top is None else top, 1)
 
@@ -122,7 +124,10 @@ def rank(
     free = frozenset(cloud for cloud, able in capabilities_by_cloud.items() if able.free)
     shown = _shown(found.field, count, free, cases) if len(found.field) else []
     least_usd = shown[0][1].expected_usd if shown else _ZERO
-    options = (_option(place, one, marks, costs(one.offer), least_usd, policy) for place, one, marks in shown)
+    both = job.spot is SpotPolicy.ANY and bool(shown)
+    spot, other = (found.field.cheapest_kind(spot=one, free=free) if both else None for one in (True, False))
+    beside = spot_said(spot, other, cases)
+    options = (_option(place, one, marks, costs(one.offer), least_usd, policy, beside) for place, one, marks in shown)
     refused = found.cheapest_refused(shown[0][1].offer if shown else None)
     return Ranked(tuple(options), found.excluded, len(found.field), refused)
 
@@ -135,10 +140,10 @@ def ordered(
     *,
     whole: bool = False,
     to_run: bool = False,
-    runs: tuple[FinishedRun, ...] = (),
+    own: OwnHistory = NO_HISTORY,
 ) -> OrderedMarket:
     """Return every offer that fits in the order of `rank`, and everything that was left out with its reason."""
-    cases = Cases(job, policy, capabilities_by_cloud, whole=whole, runs=runs)
+    cases = Cases(job, policy, capabilities_by_cloud, whole=whole, own=own)
     found = _answering(tuple(offers), cases, capabilities_by_cloud, to_run=to_run)
     fitting, prices = found.field.ordered()
     return OrderedMarket(tuple(fitting), prices, found.excluded, cases)
@@ -243,10 +248,10 @@ def _shown(found: Field, count: int, free: frozenset[str], cases: Cases) -> list
 
 
 def _option(
-    place: int, one: Scored, marks: tuple[str, ...], costs: Estimate, least_usd: Decimal, policy: Policy
+    place: int, one: Scored, marks: tuple[str, ...], costs: Estimate, least_usd: Decimal, policy: Policy, beside: str
 ) -> RankedOption:
     why = _why(one, costs, marks, least_usd if place else None, policy)
-    said = " ".join(filter(None, (why, costs.data)))
+    said = " ".join(filter(None, (why, "" if place else beside, costs.data)))
     return RankedOption(one.offer, costs, place + 1, marks, said, one.risk_usd)
 
 

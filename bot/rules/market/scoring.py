@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 
 from bot.rules.grammar.run_words import workload_of
-from bot.rules.market.parts import Scenario, ends_h, loss_chance, parts, reliability, scenarios, wall_h
+from bot.rules.market.own_history import NO_HISTORY, OwnHistory
+from bot.rules.market.parts import Scenario, chance_in, ends_h, parts, reliability, scenarios, wall_h
 from bot.rules.policy.policy import Policy
 from bot.rules.sizing.host_speed import HostSpeed
 from bot.rules.sizing.interruptions import losses_per_h, lost_within
 from bot.rules.sizing.run_time import RunTime, run_time
-from bot.rules.sizing.throughput import FinishedRun
 from bot.rules.viability.host import host_gb, too_little
 from bot.rules.viability.interconnect import host_speed
 from bot.rules.viability.obstacles import Obstacle
@@ -84,21 +84,22 @@ class Cases:
         able: Mapping[str, Capabilities],
         *,
         whole: bool,
-        runs: tuple[FinishedRun, ...] = (),
+        own: OwnHistory = NO_HISTORY,
     ) -> None:
         self.job = job
         self.policy = policy
         self._able = able
         self._whole = whole
-        self._own = runs
+        self._own = own
         self._work = workload_of(job)
         self._volume = None if self._work is None else self._work.volume
-        self._runs: dict[tuple[str, int, HostSpeed, bool], RunTime] = {}
+        self._runs: dict[tuple[str, int, HostSpeed], RunTime] = {}
+        self._placed: dict[tuple[str, str, int, HostSpeed, bool], RunTime] = {}
         self._known: dict[str | tuple[str, str, int, HostSpeed, bool], Case] = {}
 
     def of(self, offer: Offer) -> Case:
         """Return the case of an offer."""
-        key = offer.cloud if self._work is None else (offer.cloud, *self._same(offer))
+        key = offer.cloud if self._work is None else self._same(offer)
         found = self._known.get(key)
         if found is None:
             run = self.run(offer)
@@ -120,19 +121,23 @@ class Cases:
         if self._work is None:
             return None
         key = self._same(offer)
-        if key not in self._runs:
-            found = run_time(self._work, offer.gpu, offer.gpu_count, self.job.hours, self._own, key[2])
-            self._runs[key] = found.at(offer.cloud, offer.region)
-        return self._runs[key]
+        if key not in self._placed:
+            anywhere = offer.gpu, offer.gpu_count, host_speed(offer)
+            if anywhere not in self._runs:
+                gpu, count, host = anywhere
+                self._runs[anywhere] = run_time(self._work, gpu, count, self.job.hours, self._own.runs, host)
+            found = self._runs[anywhere].at(offer.cloud, offer.region)
+            self._placed[key] = self._own.started(found, self.job, offer.cloud, offer.gpu, self._able[offer.cloud])
+        return self._placed[key]
 
     @property
     def by_host(self) -> bool:
         """Whether the speed of its host changes the time of an offer: where a run is described."""
         return self._work is not None
 
-    def _same(self, offer: Offer) -> tuple[str, int, HostSpeed, bool]:
+    def _same(self, offer: Offer) -> tuple[str, str, int, HostSpeed, bool]:
         """Return what offers share that take the same time."""
-        return offer.gpu, offer.gpu_count, host_speed(offer), self._beside(offer)
+        return offer.cloud, offer.gpu, offer.gpu_count, host_speed(offer), self._beside(offer)
 
     def _beside(self, offer: Offer) -> bool:
         """Whether the data of the run lie in the offer's own data center."""
@@ -155,7 +160,7 @@ def _tier(run: RunTime | None) -> int:
 
 def tier(offer: Offer, case: Case, policy: Policy) -> int:
     """Return the tier of an offer: a run that is expected to miss its time ranks below those that reach it."""
-    if case.ends_h is None or wall_h(offer, loss_chance(offer, policy), case.scenario) <= case.ends_h:
+    if case.ends_h is None or wall_h(offer, chance_in(offer, case.scenario, policy), case.scenario) <= case.ends_h:
         return case.tier
     return case.tier - case.tier % TIERS + LATE
 
@@ -188,7 +193,7 @@ def score(offer: Offer, cases: Cases) -> Scored:
     price = offer.price_usd_h or _ZERO
     hourly = price - min(max(offer.storage_usd_h, _ZERO), price)
     risk_h = case.spot_risk_h if offer.spot else case.risk_h
-    during = lost_within(loss_chance(offer, policy), case.scenario.window_h, case.scenario.work_h)
+    during = lost_within(chance_in(offer, case.scenario, policy), case.scenario.window_h, case.scenario.work_h)
     risk = money.amount_even(risk_h * during * hourly)
     facts = (int(offer.spot), -int(offer.datacenter or 0), -int(offer.verified or 0))
     place = job.candidates.index(offer.cloud) if job.candidates else 0
@@ -200,7 +205,8 @@ def score(offer: Offer, cases: Cases) -> Scored:
 def expected_losses(offer: Offer, cases: Cases) -> Decimal:
     """Return how many losses of the host are expected during the run; the fewer, the more reliable is the offer."""
     case = cases.of(offer)
-    return losses_per_h(loss_chance(offer, cases.policy), case.scenario.window_h) * case.scenario.work_h
+    chance = chance_in(offer, case.scenario, cases.policy)
+    return losses_per_h(chance, case.scenario.window_h) * case.scenario.work_h
 
 
 def stock_rank(stock: Stock | None) -> int:

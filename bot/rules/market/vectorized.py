@@ -31,6 +31,7 @@ from bot.rules.market.scoring import (
 from bot.rules.market.traffic import GB_H_PER_MBPS, RunTraffic
 from bot.rules.policy.policy import Policy
 from bot.rules.sizing.interruptions import ManyLosses, many_losses, rates_per_h
+from bot.rules.sizing.start_times import LOSS_PRIOR_H, Losses
 from providers.contract import Offer
 
 #: More than exact parts can differ from unrounded ones: six parts and the penalty, each rounded to a micro-dollar.
@@ -157,6 +158,16 @@ class Field:
             among = among[self._low[among] <= last]
         return sorted((self._score(at) for at in among.tolist()), key=by_order)[:count]
 
+    def cheapest_kind(self, *, spot: bool, free: frozenset[str]) -> Scored | None:
+        """Return the first of the spot offers, or of the others, in the exact order, without those of `free` clouds."""
+        among = np.flatnonzero(self._totals.spot == spot)
+        if free:
+            among = np.compress(flags(one.cloud not in free for one in self._offers(among)), among)
+        if not len(among):
+            return None
+        (best,) = self._least(among[self._tiers[among] == self._tiers[among].min()], 1)
+        return best
+
     def ordered(self) -> tuple[list[Offer], Floats]:
         """Return all of them in the exact order, and their prices per hour; only those that may tie are scored."""
         found = [self._in_order(np.flatnonzero(self._tiers == tier)) for tier in np.unique(self._tiers)]
@@ -259,7 +270,7 @@ def _totals(
     spot = flags(one.spot for one in offers)
     chance = 1 - _trust(offers, said, policy)
     chance = np.where(spot, np.minimum(chance + float(policy.spot_interruption), 1.0), chance)
-    rates = rates_per_h(chance, policy.loss_window_h)
+    rates = _pooled(rates_per_h(chance, policy.loss_window_h), spot, every, kind, policy)
     work = of(lambda case: case.scenario.work_h)
     during = -np.expm1(-rates * work)
     moved = _moved(offers, rates, every, kind)
@@ -268,7 +279,7 @@ def _totals(
     lost = repeated * np.where(moved.known, 2 * moved.lost.share, during)
     hours = of(lambda case: case.scenario.compute_h + case.scenario.startup_h) + moved.fetch_h + lost
     hours += work * of(lambda case: case.scenario.retries)
-    before_h = of(lambda case: 0 if case.scenario.traffic is None else case.scenario.traffic.boot_h) + moved.fetch_h
+    before_h = of(_before_h) + moved.fetch_h
     storing = of(lambda case: case.scenario.storage_h)
     risk = np.where(spot, of(lambda case: case.spot_risk_h), of(lambda case: case.risk_h))
     egress = np.maximum(prices.egress.floats[places], 0.0)
@@ -284,6 +295,28 @@ def _totals(
     wall = work + before_h + np.where(moved.known, repeated * 2 * moved.lost.share, 0.0)
     wall_off = _LOSS_SHARE * 2 * work + _FLOAT_SHARE * wall
     return _Totals(expected, expected + risk * during * hourly, off, losses, losses_off, wall, wall_off, spot)
+
+
+def _before_h(case: Case) -> Decimal:
+    """Return the hours from the launch to the first step, without those in which weights and data are fetched."""
+    run = case.scenario.traffic
+    return Decimal(0) if run is None else run.boot_h + run.ready_h
+
+
+def _pooled(rates: Floats, spot: Flags, every: Sequence[Case], kind: Indices, policy: Policy) -> Floats:
+    """Compute `parts.chance_in` as losses an hour for all offers: pooled with the losses that own sessions had."""
+    starts = [None if case.scenario.traffic is None else case.scenario.traffic.start for case in every]
+    if not any(start is not None and (start.losses.known or start.spot_losses.known) for start in starts):
+        return rates
+    lost = [[Losses() if one is None else one.lost(spot=is_spot) for one in starts] for is_spot in (False, True)]
+    count, hours = (
+        np.where(spot, *(np.array([float(getattr(one, name)) for one in lost[is_spot]])[kind] for is_spot in (1, 0)))
+        for name in ("count", "hours")
+    )
+    pooled = (rates * LOSS_PRIOR_H + count) / (LOSS_PRIOR_H + hours)
+    # As with any other chance, what is more than the bound of the arithmetic counts as it.
+    most = float(rates_per_h(np.ones(1), policy.loss_window_h)[0])
+    return np.where((count > 0) | (hours > 0), np.minimum(pooled, most), rates)
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,7 +351,7 @@ def _moved(offers: Sequence[Offer], rates: Floats, every: Sequence[Case], kind: 
     return _Moved(
         fetch_h=times * of(lambda run: run.fetched_gb) / down,
         checkpoint_gb=size,
-        lost=many_losses(rates, write, of(lambda run: run.boot_h) + size / down, pause),
+        lost=many_losses(rates, write, of(lambda run: run.restart_h) + size / down, pause),
         known=flags(run is not None and run.known for run in runs)[kind],
     )
 

@@ -11,6 +11,7 @@ from typing import Final
 
 from bot.rules.grammar.wait_words import resolve
 from bot.rules.policy.policy import Policy
+from bot.rules.sizing.interruptions import lost_within
 from bot.rules.values.phrases import hours as say_hours
 from ledger.kernel import money
 from ledger.kernel.job import GpuConstraint, JobRequest, SpotPolicy
@@ -57,11 +58,17 @@ def limits_of(job: JobRequest, policy: Policy, now: datetime) -> WaitTerms:
 
 
 def most_usd(job: JobRequest, policy: Policy) -> Decimal | None:
-    """Return the total limit of a waiting job: what was said, or its price for its hours with the policy's buffers."""
+    """Return the total limit of a waiting job: what was said, or its price for its hours with the policy's buffers.
+
+    The buffers are those of the most that an estimate covers. No host is known yet, so it has the assumed reliability.
+    """
     if job.budget_cap_usd is not None or job.max_price_usd_h is None:
         return job.budget_cap_usd
-    share = policy.price_tolerance + policy.retry_buffer * 2 + (1 - policy.assumed_reliability)
-    return money.cents_up(job.max_price_usd_h * job.hours * share)
+    chance = 1 - policy.assumed_reliability
+    if job.spot is not SpotPolicy.NO:
+        chance = min(chance + policy.spot_interruption, Decimal(1))
+    lost = lost_within(chance, policy.loss_window_h, job.hours)
+    return money.cents_up(job.max_price_usd_h * job.hours * (policy.price_tolerance + policy.retry_buffer * 2 + lost))
 
 
 def limited(job: JobRequest, policy: Policy) -> JobRequest:

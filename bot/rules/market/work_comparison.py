@@ -8,10 +8,10 @@ from decimal import Decimal
 
 from bot.rules.grammar.run_words import workload_of
 from bot.rules.market.filters import EXCLUSIONS
+from bot.rules.market.own_history import NO_HISTORY, OwnHistory
 from bot.rules.market.ranking import RankedOption, rank
 from bot.rules.policy.policy import Policy
 from bot.rules.sizing.run_time import run_time
-from bot.rules.sizing.throughput import FinishedRun
 from bot.rules.sizing.workload import Workload
 from bot.rules.viability.obstacles import Obstacle
 from ledger.kernel.job import JobRequest
@@ -57,7 +57,7 @@ def compare_work(
     job: JobRequest,
     policy: Policy,
     able: Mapping[str, Capabilities],
-    runs: tuple[FinishedRun, ...] = (),
+    own: OwnHistory = NO_HISTORY,
 ) -> WorkComparison:
     """Compare the work of a job, which has a model and tokens, on all GPUs. Free clouds are left out.
 
@@ -73,7 +73,7 @@ def compare_work(
             by_gpu.setdefault(offer.gpu, []).append(offer)
     rows, unable = [], []
     for gpu, sold in sorted(by_gpu.items()):
-        ranked = rank(sold, job, policy, able, top=1, runs=runs)
+        ranked = rank(sold, job, policy, able, top=1, own=own)
         rows += [WorkCost(one, tokens) for one in ranked.options[:1] if one.estimate.worst_hours is not None]
         if not ranked.options:
             most = max(ranked.excluded, key=lambda one: one.count)

@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from bot.rules.nodes.machine_report import MachineReport, activity_words
+from bot.rules.nodes.steady_rate import with_rate
 from bot.rules.policy.policy import Policy
 from bot.rules.values.phrases import hours, plural
 from bot.rules.values.serving import SERVING, is_serving
@@ -93,6 +94,8 @@ class NodeStatus:
     checkpoint_step: int | None = None
     checkpoint_at: datetime | None = None
     machine: MachineReport | None = None
+    #: The newest rates of its job, in tokens per second, the oldest first.
+    rates: tuple[Decimal, ...] = ()
 
 
 def is_replay(seen_seq: int, seq: int) -> bool:
@@ -129,6 +132,13 @@ def after_checkin(before: NodeStatus, report: Report, busy_percent: Decimal, now
         checkpoint_step=report.checkpoint_step,
         checkpoint_at=min(report.checkpoint_at, now) if report.checkpoint_at else None,
         machine=report.machine.known_by(now) if report.machine else before.machine,
+        rates=with_rate(
+            before.rates,
+            report.tokens_per_s,
+            is_running=report.work is Work.RUNNING,
+            is_new_job=report.step is not None and before.step is not None and report.step < before.step,
+            is_stuck=report.step is not None and report.step == before.step,
+        ),
     )
 
 

@@ -160,6 +160,9 @@ class Policy:
         idle_limits(), "Idle time per workload after which the owner is warned; `default` is for all others."
     )
     idle_grace_s: int = setting(600, "From that message to the end.")
+    record_runs: bool = setting(
+        True, "A described training run is recorded when its session ends: the rate its agent reported corrects plans."
+    )
     done_grace_s: int = setting(120, "From the message that a job has finished, as its agent reports, to the end.")
     max_gpus: int = setting(16, "Most GPUs in one request.")
     max_open_requests_per_user: int = setting(5, "Most pending requests that one person may have.")

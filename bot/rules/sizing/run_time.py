@@ -11,6 +11,7 @@ from decimal import Decimal
 
 from bot.rules.sizing.data_source import DataSource
 from bot.rules.sizing.host_speed import AS_SOLD, HostSpeed
+from bot.rules.sizing.start_times import NO_START, StartTimes
 from bot.rules.sizing.throughput import FinishedRun, RunHours, Throughput, missing, run_hours, tokens_per_s
 from bot.rules.sizing.unsaid import unknown
 from bot.rules.sizing.vram import Fit, fit, stored_bytes
@@ -34,7 +35,8 @@ class RunTime:
     `known` says whether `hours` follow from the work or were given. `checkpoint_gb` is 0 where nothing is learned;
     `fetched_gb` are data and weights that are fetched once. `goal_h` is when it should be done, and `trains`
     tells whether it changes weights. Of `fetched_gb`, `data_gb` come from `data`; `beside` says that the machine reads
-    these in place instead. `evaluated` is the factor by which evaluation makes the run longer.
+    these in place instead. `evaluated` is the factor by which evaluation makes the run longer. `start` is what own
+    sessions say about its start and its losses.
     """
 
     hours: RunHours
@@ -51,6 +53,7 @@ class RunTime:
     data_gb: Decimal = _ZERO
     beside: bool = False
     evaluated: Decimal = Decimal(1)
+    start: StartTimes = NO_START
 
     def at(self, cloud: str, region: str) -> RunTime:
         """Return the run on a machine there: data that lie in the same data center are not fetched."""

@@ -31,6 +31,9 @@ MOST_COUNTED = 60
 _NORMAL_STEPS = 33
 #: The range that is shown holds four of five runs.
 LOW, HIGH = 0.1, 0.9
+#: The shares of all runs at which a curve has a point.
+CURVE = (0.01, 0.05, LOW, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, HIGH, 0.95, 0.99)
+_LOW_AT, _HIGH_AT = CURVE.index(LOW), CURVE.index(HIGH)
 #: Three values with the mean, the deviation and the first five moments of a normal one, and their chances.
 _NODES = (-math.sqrt(3), 0.0, math.sqrt(3))
 _CHANCES = (1 / 6, 2 / 3, 1 / 6)
@@ -89,7 +92,7 @@ class Simulated:
     `hours` and `mean_usd` are those of the finished run. Its bill ends at the cap, so `usd_high` is never above it.
     `done` is the chance that the run is done by the goal, before the rental ends and within the cap. `within` is the
     chance that its bill is inside the budget; None without a budget. `goodput` is hours of work over hours of wall
-    clock.
+    clock. The curves are the hours and dollars that the shares of `CURVE` stay below.
     """
 
     hours: float
@@ -101,6 +104,8 @@ class Simulated:
     goodput: float
     done: float
     within: float | None
+    hours_curve: tuple[float, ...]
+    usd_curve: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,19 +150,21 @@ def simulate(run: RunTimes, bill: RunBill, limits: RunLimits) -> Simulated:
     paid = np.minimum(finished, limits.cap_usd)
     ends = min((one for one in (limits.goal_h, limits.most_h) if one is not None), default=math.inf)
     done = (grid.wall_h <= ends) & (finished <= limits.cap_usd)
-    hours, hours_low, hours_high = grid.mean(grid.wall_h), *grid.quantiles(grid.wall_h, LOW, HIGH)
-    usd_low, usd_high = grid.quantiles(paid, LOW, HIGH)
+    hours = grid.mean(grid.wall_h)
+    hours_curve, usd_curve = grid.quantiles(grid.wall_h, *CURVE), grid.quantiles(paid, *CURVE)
     budget = limits.budget_usd
     return Simulated(
         hours=hours,
-        hours_low=hours_low,
-        hours_high=hours_high,
+        hours_low=hours_curve[_LOW_AT],
+        hours_high=hours_curve[_HIGH_AT],
         mean_usd=grid.mean(finished),
-        usd_low=usd_low,
-        usd_high=usd_high,
+        usd_low=usd_curve[_LOW_AT],
+        usd_high=usd_curve[_HIGH_AT],
         goodput=grid.mean(grid.work_h) / hours if hours else 1.0,
         done=grid.mean(done.astype(np.float64)),
         within=None if budget is None else grid.mean((paid <= budget).astype(np.float64)),
+        hours_curve=tuple(hours_curve),
+        usd_curve=tuple(usd_curve),
     )
 
 

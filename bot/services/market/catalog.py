@@ -13,11 +13,11 @@ from bot.rules.grammar.market_words import SortKey
 from bot.rules.market.disk import disk_gb
 from bot.rules.market.filters import Excluded, least_cuda
 from bot.rules.market.listing import OfferRow, listed, unknown_places
+from bot.rules.market.own_history import NO_HISTORY, OwnHistory
 from bot.rules.market.ranking import OrderedMarket
 from bot.rules.market.relaxation import ADVISED, Relaxation, relax, widest
 from bot.rules.policy.policy import Policy
 from bot.rules.pricing.bids import with_margin
-from bot.rules.sizing.throughput import FinishedRun
 from bot.services.market.answers import CloudAnswer, most_answered
 from bot.services.market.preflight import Checks, refusal
 from bot.services.market.snapshots import Snapshots
@@ -75,13 +75,13 @@ class MarketListing:
         return self.market.excluded
 
 
-#: Reads the measured runs of this installation.
-ReadRuns = Callable[[], Awaitable[tuple[FinishedRun, ...]]]
+#: Reads the measured runs of this installation, and the times that its machines took.
+ReadRuns = Callable[[], Awaitable[OwnHistory]]
 
 
-async def no_runs() -> tuple[FinishedRun, ...]:
+async def no_runs() -> OwnHistory:
     """Return no runs, for a market without a ledger."""
-    return ()
+    return NO_HISTORY
 
 
 #: Reads the configuration of a model that is not known here.
@@ -124,8 +124,8 @@ class Catalog:
         self.checks = Checks(providers, clock, deadline_s, stores)
         self._unused = tuple(unused)
         self._providers = providers
-        #: The measured speed of the installation's own runs, which corrects the expected speed of every offer.
-        self.finished_runs = read_runs
+        #: What the installation's own sessions showed, which corrects the expected speed and start of every offer.
+        self.own_history = read_runs
         #: The configuration that the makers of a model published, by its name.
         self.read_model = read_model
         self._clock = clock
@@ -179,17 +179,16 @@ class Catalog:
         return MarketAnswer(tuple(offer for _, offers in results for offer in offers), tuple(answers), balances)
 
     def _without_spot(self, answer: CloudAnswer, offers: tuple[Offer, ...], job: JobRequest) -> _Answered:
-        """Say of a cloud that somebody named for a spot GPU, and that rents out none, which others do."""
-        able = {name for name, one in self.capabilities.items() if one.spot}
-        if (
-            job.spot is not SpotPolicy.YES
-            or answer.cloud not in job.candidates
-            or answer.cloud in able
-            or not answer.ok
-        ):
+        """Say of a cloud that somebody named for a spot GPU, or that stopped renting them out, which others do."""
+        capabilities = self.capabilities
+        able, mine = {name for name, one in capabilities.items() if one.spot}, capabilities[answer.cloud]
+        named = job.spot is SpotPolicy.YES and answer.cloud in job.candidates
+        if job.spot is SpotPolicy.NO or mine.spot or not answer.ok or not (named or mine.spot_gone):
             return answer, offers
+        while_off = f" while {mine.spot_setting} is off" if mine.spot_setting else ""
         others = f"These do: {', '.join(sorted(able))}." if able else "No other cloud here does."
-        return replace(answer, sentence=f"{answer.cloud} rents out no spot GPUs. {others}"), offers
+        why = mine.spot_gone or f"{answer.cloud} rents out no spot GPUs{while_off}."
+        return replace(answer, sentence=f"{why} {others}"), offers
 
     def _not_set_up(self, candidates: tuple[str, ...]) -> list[CloudAnswer]:
         """Return one answer for each wanted cloud without credentials.

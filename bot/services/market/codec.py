@@ -40,13 +40,15 @@ def offer_from_json(data: Mapping[str, Any]) -> Offer:
 
 
 def estimate_to_json(estimate: Estimate) -> dict[str, Any]:
-    """Return an estimate as plain JSON types; decimals are strings."""
+    """Return an estimate as plain JSON types; decimals are strings. The curve of its outlook is only drawn."""
     data: dict[str, Any] = _ESTIMATE.dump_python(estimate, mode="json")
+    if data["outlook"] is not None:
+        del data["outlook"]["curve"]
     return data
 
 
 def estimate_from_json(data: Mapping[str, Any]) -> Estimate:
-    """Return the estimate of such JSON: the inverse of `estimate_to_json`."""
+    """Return the estimate of such JSON: the inverse of `estimate_to_json`, without a curve."""
     return _ESTIMATE.validate_python(dict(data))
 
 

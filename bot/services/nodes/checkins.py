@@ -247,6 +247,7 @@ def node_status(node: Node) -> NodeStatus:
         checkpoint_step=said.get("checkpoint_step"),
         checkpoint_at=at("checkpoint_at"),
         machine=_machine(said),
+        rates=tuple(Decimal(one) for one in said.get("rates", ())),
     )
 
 
@@ -284,6 +285,7 @@ def columns(found: NodeStatus) -> dict[str, Any]:
         "checkpoint_step": found.checkpoint_step,
         "checkpoint_at": found.checkpoint_at.isoformat() if found.checkpoint_at else None,
         "machine": machine,
+        "rates": [str(one) for one in found.rates],
         "steps": steps,
         "activity": {name: _plain(value) for name, value in activity.items() if value is not None},
     }

@@ -1,7 +1,8 @@
 """Draw the chart of a plan, and bar charts for where Slack has no chart of its own.
 
 Described work is drawn as expected cost against expected time, with the Pareto front: the offers that nothing beats in
-both. A request for hours is drawn as the total of each offer, because there every offer takes the same time.
+both. Below are the chances of the first offers: to be done by a time, and to cost no more than an amount. A request for
+hours is drawn as the total of each offer, because there every offer takes the same time.
 """
 
 from __future__ import annotations
@@ -15,6 +16,10 @@ from bot.rules.values.phrases import usd
 from bot.services.plans.planner import Planned
 
 _SIZE_IN = (7.2, 4.4)
+#: The height with the two curves below.
+_WITH_CURVES_IN = 7.6
+#: So many offers, the first ones, have a curve, each in its own colour and line.
+_CURVES = (("#1d3a2f", "-"), ("#c4622d", "--"), ("#3b6fb0", "-."))
 _INK = "#1d3a2f"
 _BAR = "#7fa593"
 _RANGE = "#9aa5a0"
@@ -40,8 +45,11 @@ def title(planned: Planned) -> str:
 
 def chart(planned: Planned) -> bytes:
     """Draw a plan as a PNG: described work as cost against time, hours alone as one bar per offer."""
-    figure, axes = _drawing()
     options = planned.ranked.options
+    curved = [one for one in options if one.estimate.outlook is not None][: len(_CURVES)]
+    figure, axes = _drawing()
+    if curved:
+        axes = _curves(figure, axes, curved)
     if not options:
         axes.text(0.5, 0.5, "no offer fits now", ha="center", va="center", transform=axes.transAxes)
     elif planned.work is not None:
@@ -57,7 +65,8 @@ def _against_time(figure: Any, axes: Any, options: Sequence[RankedOption]) -> No
     for one in options:
         costs = one.estimate
         hours, expected = float(costs.hours), float(costs.expected_usd)
-        below, above = expected - float(costs.best_usd), float(costs.worst_usd) - expected
+        low, high = _range(one)
+        below, above = max(expected - low, 0.0), max(high - expected, 0.0)
         axes.errorbar(hours, expected, yerr=[[below], [above]], color=_RANGE, capsize=3, linewidth=1, zorder=1)
         axes.scatter(hours, expected, s=42, color="white" if one.offer.spot else _INK, edgecolors=_INK, zorder=3)
     line = front((float(one.estimate.hours), float(one.estimate.expected_usd)) for one in options)
@@ -66,11 +75,45 @@ def _against_time(figure: Any, axes: Any, options: Sequence[RankedOption]) -> No
         axes.plot(*zip(*line, strict=True), color="#c4622d", linewidth=1.2, zorder=2, label=name)
         axes.legend(loc="upper center", bbox_to_anchor=(0.5, 1.12), fontsize=8, frameon=False)
     axes.set_xlabel("expected time (hours)")
-    axes.set_ylabel("total cost (US dollars): best, expected, worst")
+    axes.set_ylabel("total cost (US dollars):\nmean, bar from 10 % to 90 % of runs")
     axes.set_ylim(bottom=0)
     axes.margins(x=0.25)
     axes.set_xlim(left=0)
     _name_points(figure, axes, options)
+
+
+def _range(one: RankedOption) -> tuple[float, float]:
+    """Return the dollars that 10 % and 90 % of all runs stay below; the mean twice where nobody knows."""
+    seen, expected = one.estimate.outlook, float(one.estimate.expected_usd)
+    return (expected, expected) if seen is None else (float(seen.usd_low), float(seen.usd_high))
+
+
+def _curves(figure: Any, axes: Any, options: Sequence[RankedOption]) -> Any:
+    """Draw the chances of some offers below, and return the axes above them for the rest of the chart."""
+    figure.set_size_inches(_SIZE_IN[0], _WITH_CURVES_IN)
+    axes.remove()
+    grid = figure.add_gridspec(2, 2, height_ratios=(3, 2))
+    above, done, paid = (figure.add_subplot(place) for place in (grid[0, :], grid[1, 0], grid[1, 1]))
+    for one, (color, line) in zip(options, _CURVES, strict=False):
+        points = () if one.estimate.outlook is None else one.estimate.outlook.curve
+        shares = [float(point.share) * 100 for point in points]
+        name = f"{_name(one)}{' spot' if one.offer.spot else ''} at {one.offer.cloud}"
+        drawn = ((done, [float(point.hours) for point in points]), (paid, [float(point.usd) for point in points]))
+        for panel, values in drawn:
+            panel.plot(values, shares, color=color, linestyle=line, linewidth=1.5, label=name)
+    for panel, unit in ((done, "time from the launch (hours)"), (paid, "total cost (US dollars)")):
+        panel.set_xlabel(unit)
+        panel.set_ylim(0, 100)
+        panel.grid(color="#e3e8e5", linewidth=0.6)
+        panel.spines[["top", "right"]].set_visible(False)
+    done.set_ylabel("chance to be done by then (%)")
+    paid.set_ylabel("chance to cost no more (%)")
+    figure.legend(*done.get_legend_handles_labels(), loc="outside lower center", ncols=1, fontsize=8, frameon=False)
+    return above
+
+
+def _name(one: RankedOption) -> str:
+    return f"#{one.rank} {one.offer.gpu_count}x {one.offer.gpu}"
 
 
 def _name_points(figure: Any, axes: Any, options: Sequence[RankedOption]) -> None:
@@ -79,7 +122,7 @@ def _name_points(figure: Any, axes: Any, options: Sequence[RankedOption]) -> Non
     ranges = [_range_box(axes, one) for one in options]
     names: list[Any] = []
     for one in options:
-        label = f"#{one.rank} {one.offer.gpu_count}x {one.offer.gpu}"
+        label = _name(one)
         at = (float(one.estimate.hours), float(one.estimate.expected_usd))
         name = axes.annotate(label, at, xytext=(6, 5), textcoords="offset points", fontsize=8)
         # A name across the thin line of a range can be read, one across another name can't.
@@ -106,10 +149,8 @@ def _range_box(axes: Any, one: RankedOption) -> Any:
     """Return where the range of an offer is drawn, in pixels."""
     from matplotlib.transforms import Bbox  # noqa: PLC0415
 
-    costs, half_px = one.estimate, 8
-    (x, low), (_, high) = axes.transData.transform(
-        [(float(costs.hours), float(costs.best_usd)), (float(costs.hours), float(costs.worst_usd))]
-    )
+    hours, half_px = float(one.estimate.hours), 8
+    (x, low), (_, high) = axes.transData.transform([(hours, dollars) for dollars in _range(one)])
     return Bbox.from_extents(x - half_px, low, x + half_px, high)
 
 
@@ -137,7 +178,7 @@ def _totals(axes: Any, options: Sequence[RankedOption]) -> None:
 
 
 def _offer(one: RankedOption) -> str:
-    return f"#{one.rank} {one.offer.gpu_count}x {one.offer.gpu}\n{one.offer.cloud}{' spot' if one.offer.spot else ''}"
+    return f"{_name(one)}\n{one.offer.cloud}{' spot' if one.offer.spot else ''}"
 
 
 def bars(title: str, points: Sequence[tuple[str, float]], units: tuple[str, str]) -> bytes:

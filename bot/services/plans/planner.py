@@ -103,14 +103,14 @@ async def plan(catalog: Catalog, clock: Clock, job: JobRequest, policy: Policy) 
     job = replace(job, disk_gb=disk_gb(job, policy))
     market = await catalog.market(job, job.disk_gb, policy=policy)
     able = catalog.capabilities
-    runs = await catalog.finished_runs()
-    ranked = rank(market.offers, job, policy, able, runs=runs)
+    own = await catalog.own_history()
+    ranked = rank(market.offers, job, policy, able, own=own)
     methods = []
     for one in alternatives(job, policy):
-        found = rank(market.offers, one.job, policy, able, top=METHOD_OPTIONS, runs=runs)
+        found = rank(market.offers, one.job, policy, able, top=METHOD_OPTIONS, own=own)
         methods += [LighterMethod(one.heading, one.word, found.options)] if found.options else []
     advised = not ranked.options and most_answered(market.answers)
-    relaxations = await catalog.openings(job, policy, runs=runs) if advised else ()
+    relaxations = await catalog.openings(job, policy, own=own) if advised else ()
     now = clock.now()
     return Planned(
         job=job,

@@ -30,14 +30,14 @@ async def _sized(catalog: Catalog, clock: Clock, question: SizingQuestion, polic
     job = replace(question.job, disk_gb=disk_gb(disk_guess(question), policy))
     question = replace(question, job=job)
     market = await catalog.market(job, job.disk_gb, policy=policy)
-    able, runs = catalog.capabilities, await catalog.finished_runs()
+    able, own = catalog.capabilities, await catalog.own_history()
     paid = [one for one in market.offers if not able[one.cloud].free]
     # Hundreds of sizes are tried on all kinds of GPUs; in a thread that delays nobody else.
-    sized = await asyncio.to_thread(model_for_budget, paid, question, policy, able, runs)
+    sized = await asyncio.to_thread(model_for_budget, paid, question, policy, able, own)
     ranked = Ranked((), sized.excluded, sized.answered)
     if sized.models:
         job = sized.models[0].job
-        ranked = replace(rank(paid, job, policy, able, runs=runs), excluded=sized.excluded, refused="")
+        ranked = replace(rank(paid, job, policy, able, own=own), excluded=sized.excluded, refused="")
     best = ranked.options[0] if ranked.options else None
     now = clock.now()
     return Planned(

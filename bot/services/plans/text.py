@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from bot.rules.market.outlook import chances_said, range_said, speed_said
+from bot.rules.market.outlook import chances_said, points_said, range_said, speed_said
 from bot.rules.market.ranking import RankedOption
 from bot.rules.sizing.throughput import say
 from bot.rules.values.phrases import about_hours, hours, place_name, rate, usd
@@ -57,7 +57,7 @@ def odds(option: RankedOption) -> str:
     if seen is None:
         return ""
     most = f"Never more than {usd(option.estimate.worst_usd)}."
-    return " ".join(filter(None, (range_said(seen), chances_said(seen), most)))
+    return " ".join(filter(None, (range_said(seen), chances_said(seen), points_said(seen), most)))
 
 
 def speed(option: RankedOption) -> str:

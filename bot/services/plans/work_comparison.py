@@ -43,9 +43,9 @@ async def compare_work_now(catalog: Catalog, clock: Clock, job: JobRequest, poli
     """Compare the work of a job on every GPU for sale now."""
     job = replace(job, disk_gb=disk_gb(job, policy))
     market = await catalog.market(job, job.disk_gb, policy=policy)
-    runs = await catalog.finished_runs()
+    own = await catalog.own_history()
     # Each GPU is ranked by itself; in a thread that delays nobody else.
-    found = await asyncio.to_thread(compare_work, market.offers, job, policy, catalog.capabilities, runs)
+    found = await asyncio.to_thread(compare_work, market.offers, job, policy, catalog.capabilities, own)
     ages = tuple(one.age(clock.now()) for one in market.answers if one.ok)
     return ComparedWork(found, market.answers, ages)
 

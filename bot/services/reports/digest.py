@@ -21,10 +21,12 @@ from bot.rules.reports.digest import (
     saved,
     week_before,
 )
+from bot.rules.reports.reservations import first_working_day
 from bot.rules.values.phrases import usd
 from bot.services.billing.costs import by_person, named, shortened
 from bot.services.billing.true_up import ranges, reports_no_charges
 from bot.services.budgets import enforcement
+from bot.services.reports import reservation_advice
 from bot.services.reports.digest_types import DigestDocument, FoundOrphan, RunningSession, Shares
 from bot.services.runtime.context import Context
 from ledger.core import Tx, announce_once, notifications_of
@@ -37,10 +39,12 @@ from ledger.queries.digest import (
     SessionAndInstance,
     any_before,
     gone_at,
+    mark_of,
     open_sessions,
     orphans_found,
     over,
     said_of,
+    set_mark,
     stops,
 )
 from ledger.queries.retained_disks import open_disks
@@ -50,6 +54,8 @@ CHANNEL = "channel:approvals"
 #: Names of one list; the rest is a number.
 LISTED = 10
 GROUPS = ("cloud", "owner", "gpu")
+#: The month in which it was judged last whether a reservation would be cheaper.
+RESERVATIONS_MARK = "reservations"
 _NOTHING = Decimal(0)
 
 
@@ -81,12 +87,29 @@ async def _announce(ctx: Context, subject: str, window: Window, now: datetime, *
         if await notifications_of(tx, kind, subject) or not await any_before(tx, window.until):
             return 0
         document = await digest(ctx, tx, window, weekly=weekly)
+    month = await _month_to_judge(ctx, window.last + timedelta(days=1))
+    if month:
+        document = document.model_copy(update={"reservations": await reservation_advice.advice(ctx.db, window, now)})
     destination = ctx.policy.digest_channel or CHANNEL
     async with ctx.db.write() as tx:
         body = document.model_dump(mode="json")
         new = await announce_once(tx, now, kind, subject, destination=destination, body=body)
+        if new and month:
+            await set_mark(tx, RESERVATIONS_MARK, month, now)
     ctx.hints.outbox.set()
     return int(new)
+
+
+async def _month_to_judge(ctx: Context, day: date) -> str:
+    """Return the month whose first working day has come and whose reservations were not judged yet; "" for none.
+
+    Where nothing ran on that day, a digest of the following week judges them.
+    """
+    month, first = f"{day:%Y-%m}", first_working_day(day)
+    if not first <= day < first + timedelta(days=7):
+        return ""
+    async with ctx.db.read() as tx:
+        return "" if await mark_of(tx, RESERVATIONS_MARK) == month else month
 
 
 async def digest(ctx: Context, tx: Tx, window: Window, *, weekly: bool) -> DigestDocument:

@@ -64,3 +64,5 @@ class DigestDocument(Strict):
     disks_in_all: int = 0
     #: What was started without an approval, and why.
     broken_glass: tuple[str, ...] = ()
+    #: Which steady use a reservation would have made cheaper; said once a month.
+    reservations: tuple[str, ...] = ()

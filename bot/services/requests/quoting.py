@@ -106,7 +106,7 @@ async def _quote(ctx: Context, held: Claim) -> None:
     offers = tuple(o for o in offers if o.id not in broken)
     poor = {offer.id for offer in offers if cannot_pay(offer, market.balances.get(offer.cloud))}
     offers = tuple(o for o in offers if o.id not in poor)
-    how: dict[str, Any] = {"whole": bool(job.work), "to_run": True, "runs": await ctx.catalog.finished_runs()}
+    how: dict[str, Any] = {"whole": bool(job.work), "to_run": True, "own": await ctx.catalog.own_history()}
     ranked = rank(offers, job, ctx.policy, ctx.catalog.capabilities, **how)
     left = [excluded(code, sorted(ids)) for code, ids in (("credit", poor), ("delivery", broken)) if ids]
     ranked = replace(ranked, excluded=(*ranked.excluded, *left))

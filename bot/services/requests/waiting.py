@@ -94,8 +94,8 @@ async def _fitting(ctx: Context, looking: Sequence[_Waiter], jobs: Sequence[JobR
     wide = rules.together(every)
     await ctx.pressure.ease()
     market = await ctx.catalog.market(wide, wide.disk_gb, policy=ctx.policy)
-    runs = await ctx.catalog.finished_runs()
-    how: Mapping[str, Any] = {"to_run": True, "runs": runs, "top": 1}
+    own = await ctx.catalog.own_history()
+    how: Mapping[str, Any] = {"to_run": True, "own": own, "top": 1}
     return await asyncio.to_thread(_matches, ctx, market, [(one.claim.row_id, one.job) for one in looking], how)
 
 

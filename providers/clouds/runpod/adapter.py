@@ -108,7 +108,8 @@ class RunPodProvider(CloudAdapter):
 
     def __init__(self, config: RunPodConfig, clock: Clock, pacer: Pacer | None = None) -> None:
         # The probe for interruptible pods needs the key.
-        self.capabilities = replace(CAPABILITIES, spot=config.spot and config.has_key)
+        setting = "" if config.spot else interruptible.SETTING
+        self.capabilities = replace(CAPABILITIES, spot=config.spot and config.has_key, spot_setting=setting)
         super().__init__(config, clock, pacer)
         self._key = config.credential
         #: Whether interruptible pods can be rented; None while the setting is on and nobody asked RunPod yet.
@@ -190,6 +191,8 @@ class RunPodProvider(CloudAdapter):
             self._rents_spot = interruptible.is_known(
                 await self._http.read("POST", "/graphql", json={"query": interruptible.PROBE})
             )
+            if not self._rents_spot:
+                self.capabilities = replace(self.capabilities, spot=False, spot_gone=f"{interruptible.WITHDRAWN}.")
         return self._rents_spot
 
     async def get(self, ref: str) -> ObservedInstance | NotSeen:
@@ -307,9 +310,9 @@ class RunPodProvider(CloudAdapter):
     async def _spot_problem(self) -> str:
         """Say why there are no interruptible pods although the setting is on; "" where nothing is wrong."""
         if not self.capabilities.spot:
-            return ""
+            return self.capabilities.spot_gone
         try:
-            return "" if await self._spot_is_rented() else f"{interruptible.WITHDRAWN}."
+            return "" if await self._spot_is_rented() else self.capabilities.spot_gone
         except ProviderError as error:
             return f"Spot unknown: {error.message}."
 

@@ -35,6 +35,7 @@ from providers.gpus import table
 from providers.http import HttpReply
 
 CALL: Final = "podRentInterruptable"
+SETTING: Final = "RUNPOD_SPOT"
 WITHDRAWN: Final = "RunPod does not rent interruptible pods any more, so remove RUNPOD_SPOT"
 #: A server validates all of a document before it runs any of it, and this one asks a pod for a field that none has. So
 #: it rents nothing, and the complaint says whether the call itself is known.

@@ -12,6 +12,7 @@ from bot.rules.grammar.parser import GrammarError, parse
 from bot.rules.grammar.sizing_words import SizingQuestion
 from bot.rules.market.disk import disk_gb
 from bot.rules.market.model_for_budget import SIZES, Sized, SizedModel, _Solver, disk_guess, model_for_budget, written
+from bot.rules.market.own_history import NO_HISTORY, OwnHistory
 from bot.rules.market.ranking import rank
 from bot.rules.policy.policy import Policy
 from bot.rules.sizing.run_time import run_time
@@ -51,7 +52,7 @@ def asked(line: str) -> SizingQuestion:
 
 
 def sized(line: str, offers: tuple[Offer, ...] = MARKET, runs: tuple[FinishedRun, ...] = ()) -> Sized:
-    return model_for_budget(offers, asked(line), POLICY, CLOUDS, runs)
+    return model_for_budget(offers, asked(line), POLICY, CLOUDS, OwnHistory(runs))
 
 
 def first(line: str, offers: tuple[Offer, ...] = MARKET) -> SizedModel:
@@ -97,7 +98,7 @@ def test_a_plan_of_the_words_is_the_same_run() -> None:
 def test_no_other_size_has_a_lower_loss_on_the_same_offer() -> None:
     question = asked("plan budget=$500 by=48h")
     for sale in (sold("H100-SXM", 8), sold("RTX4090"), sold("A100-SXM-80GB", 2)):
-        solver = _Solver((sale,), question, POLICY, CLOUDS["vast"], ())
+        solver = _Solver((sale,), question, POLICY, CLOUDS["vast"], NO_HISTORY)
         assert solver.guess() is not None
         best = solver.best()
         assert best is not None

@@ -8,21 +8,50 @@ from decimal import Decimal
 import pytest
 
 from bot.rules.market.estimate import estimate, run_bill
-from bot.rules.market.outlook import RunOutlook, chances_said, percent, range_said, speed_said
-from bot.rules.market.parts import fetching_h, loss_chance, scenarios
+from bot.rules.market.outlook import CurvePoint, RunOutlook, chances_said, percent, points_said, range_said, speed_said
+from bot.rules.market.parts import boot_of, chance_in, fetching_h, scenarios
 from bot.rules.market.traffic import traffic
 from bot.rules.sizing.interruptions import Checkpointing, loss
 from bot.rules.sizing.run_time import RunTime
 from bot.rules.sizing.simulation import RunLimits, RunTimes, simulate
+from bot.rules.sizing.start_times import NO_START, Losses, StartTimes
 from providers.contract import Offer
 from tests.rules.builders import CLOUDS
 from tests.rules.market.test_run_cost_properties import POLICY, WORDS, costs, h100, run, wanted
 
+#: What the sessions of a slow cloud could show.
+SLOW_START = StartTimes(Decimal(700), Decimal(900), Decimal(4000), Losses(3, 200.0), Losses(9, 100.0), 12, ("Said.",))
 FOUND = RunOutlook(Decimal(4), Decimal("8.5"), Decimal("10.2"), Decimal("21.75"), Decimal("0.912"))
 
 
 def test_the_range_is_said_as_hours_and_dollars() -> None:
     assert range_said(FOUND) == "Four of five runs take 4 h to 8 h 30 min and cost $10.20 to $21.75."
+
+
+def test_three_points_of_the_curve_are_said() -> None:
+    curve = tuple(
+        CurvePoint(Decimal(share), Decimal(hours), Decimal(dollars))
+        for share, hours, dollars in (
+            ("0.1", "4", "10.2"),
+            ("0.2", "5", "11"),
+            ("0.5", "6", "14"),
+            ("0.9", "8.5", "21"),
+        )
+    )
+    assert points_said(replace(FOUND, curve=curve)) == (
+        "Of all runs are done: 10% by 4 h and $10.20, 50% by 6 h and $14.00, 90% by 8 h 30 min and $21.00."
+    )
+    assert points_said(FOUND) == ""
+
+
+def test_the_curve_rises_through_the_range_of_the_simulation() -> None:
+    seen = costs(h100(), *WORDS).outlook
+    assert seen is not None
+    at = {one.share: one for one in seen.curve}
+    assert (at[Decimal("0.1")].hours, at[Decimal("0.9")].hours) == (seen.hours_low, seen.hours_high)
+    assert (at[Decimal("0.1")].usd, at[Decimal("0.9")].usd) == (seen.usd_low, seen.usd_high)
+    assert [one.hours for one in seen.curve] == sorted(one.hours for one in seen.curve)
+    assert [one.usd for one in seen.curve] == sorted(one.usd for one in seen.curve)
 
 
 def test_chances_are_said_for_what_was_named() -> None:
@@ -60,7 +89,8 @@ def test_a_missed_goal_is_known_in_hours() -> None:
 
 @pytest.mark.parametrize("cloud", ["vast", "runpod"])
 @pytest.mark.parametrize("spot", [False, True])
-def test_the_expected_total_is_the_mean_of_the_simulation(cloud: str, spot: bool) -> None:
+@pytest.mark.parametrize("start", [NO_START, SLOW_START])
+def test_the_expected_total_is_the_mean_of_the_simulation(cloud: str, spot: bool, start: StartTimes) -> None:
     words = ("model=1B", "tokens=40B", "seq=2048", "batch=512", "dataset=300GB", "goal=40h", "checkpoint-every=30m")
     sold = h100(
         cloud=cloud,
@@ -71,10 +101,11 @@ def test_the_expected_total_is_the_mean_of_the_simulation(cloud: str, spot: bool
         upload_mbps=Decimal(900),
         download_mbps=Decimal(700),
     )
-    time = run(*words)
+    time = replace(run(*words), start=start)
     found = estimate(sold, wanted(*words, budget_cap_usd=Decimal(600)), POLICY, CLOUDS[cloud], time)
     (likely, _) = scenarios(wanted(*words), POLICY, CLOUDS[cloud], time)
-    chance = loss_chance(sold, POLICY)
+    assert likely.traffic is not None
+    chance = chance_in(sold, likely, POLICY)
     how = time_of_losses(time, sold)
     assert time.throughput is not None
     assert how.every_h is not None
@@ -85,7 +116,7 @@ def test_the_expected_total_is_the_mean_of_the_simulation(cloud: str, spot: bool
         interval_h=float(how.every_h),
         write_h=float(how.write_h),
         restart_h=float(how.restart_h),
-        before_h=CLOUDS[cloud].boot_expected_s / 3600 + float(fetching_h(sold, likely)),
+        before_h=float(likely.traffic.boot_h + likely.traffic.ready_h + fetching_h(sold, likely)),
     )
     bill = run_bill(sold, chance, likely, CLOUDS[cloud].billing)
     simulated = simulate(times, bill, RunLimits(1e9, None, 40, 600))
@@ -102,4 +133,17 @@ def test_the_expected_total_is_the_mean_of_the_simulation(cloud: str, spot: bool
 
 
 def time_of_losses(time: RunTime, sold: Offer) -> Checkpointing:
-    return traffic(time, CLOUDS[sold.cloud].boot_expected_s, POLICY).checkpointing(sold)
+    return traffic(time, boot_of(time, CLOUDS[sold.cloud]), POLICY).checkpointing(sold)
+
+
+@pytest.mark.parametrize("cloud", ["vast", "runpod"])
+def test_what_own_sessions_showed_changes_hours_and_cost_and_is_said(cloud: str) -> None:
+    sold = h100(cloud=cloud)
+    plain = estimate(sold, wanted(*WORDS), POLICY, CLOUDS[cloud], run())
+    slow = estimate(sold, wanted(*WORDS), POLICY, CLOUDS[cloud], replace(run(), start=SLOW_START))
+    assert slow.hours > plain.hours + Decimal(1400 - CLOUDS[cloud].boot_expected_s) / 3600
+    assert slow.expected_usd > plain.expected_usd
+    assert any(one.startswith("Starting takes about 700 s (from 12 sessions of yours)") for one in slow.assumptions)
+    assert "Your on-demand sessions at this cloud lost 3 machines in 200 hours." in slow.assumptions
+    assert "Said." in slow.assumptions
+    assert not any("of yours" in one for one in plain.assumptions)

@@ -14,10 +14,12 @@ from hypothesis import strategies as st
 from bot.rules.market.columns import column, kinds
 from bot.rules.market.filters import excluded, needs_by_cloud, reason
 from bot.rules.market.host_speeds import by_host
+from bot.rules.market.own_history import NO_HISTORY, OwnHistory
 from bot.rules.market.ranking import ASSUMED_STABILITY, BEST_COST, BEST_STABILITY, FASTEST, Ranked, ordered, rank
 from bot.rules.market.scoring import Cases, Scored, expected_losses, needed_s, score, stock_rank, unsuited
 from bot.rules.policy.policy import Policy
 from bot.rules.sizing.interruptions import Checkpointing, loss, losses_per_h, many_losses, rates_per_h
+from bot.rules.sizing.start_times import Losses, OwnTimes, PastInstance, own_times
 from bot.rules.viability.interconnect import host_speed
 from ledger.kernel.job import GpuConstraint, JobRequest, SpotPolicy
 from providers.contract import Offer, Stock
@@ -106,9 +108,28 @@ JOBS = st.builds(
 )
 
 
-def one_by_one(market: list[Offer], wanted: JobRequest, policy: Policy) -> tuple[list[Scored], dict[str, list[str]]]:
+#: What own sessions showed: nothing; and boots, steps and losses at the clouds of this market.
+HISTORIES = st.sampled_from(
+    [
+        NO_HISTORY,
+        OwnHistory(
+            times=own_times(
+                [
+                    PastInstance("vast", "RTX4090", spot=False, boot_s=700, hours=3, lost=True, wait_s=4000),
+                    PastInstance("vast", "H100-SXM", spot=True, boot_s=30, hours=0.5, lost=True),
+                    *[PastInstance("runpod", "RTX4090", spot=False, hours=4000, steps=(("packages", 900.0),))] * 3,
+                ]
+            )
+        ),
+    ]
+)
+
+
+def one_by_one(
+    market: list[Offer], wanted: JobRequest, policy: Policy, own: OwnHistory = NO_HISTORY
+) -> tuple[list[Scored], dict[str, list[str]]]:
     """The definition: every offer judged and scored by itself, then sorted."""
-    cases = Cases(wanted, policy, CLOUDS, whole=False)
+    cases = Cases(wanted, policy, CLOUDS, whole=False, own=own)
     needs = needs_by_cloud(wanted, policy, CLOUDS)
     kept: list[Scored] = []
     left_out: dict[str, list[str]] = {}
@@ -157,10 +178,12 @@ def fastest(kept: list[Scored], cases: Cases) -> str | None:
     return next((one.offer.id for one, run in runs if run.hours.expected == least), None)
 
 
-@given(market=MANY, wanted=JOBS)
-def test_a_market_is_ranked_exactly_as_its_offers_one_by_one(market: list[Offer], wanted: JobRequest) -> None:
-    kept, left_out = one_by_one(market, wanted, POLICY)
-    found = rank(market, wanted, POLICY, CLOUDS, top=len(market))
+@given(market=MANY, wanted=JOBS, own=HISTORIES)
+def test_a_market_is_ranked_exactly_as_its_offers_one_by_one(
+    market: list[Offer], wanted: JobRequest, own: OwnHistory
+) -> None:
+    kept, left_out = one_by_one(market, wanted, POLICY, own)
+    found = rank(market, wanted, POLICY, CLOUDS, top=len(market), own=own)
     assert [(one.offer.id, one.rank) for one in found.options] == [(one.offer.id, n) for n, one in enumerate(kept, 1)]
     assert [(one.risk_usd, one.estimate.expected_usd) for one in found.options] == [
         (one.risk_usd, one.expected_usd) for one in kept
@@ -170,27 +193,46 @@ def test_a_market_is_ranked_exactly_as_its_offers_one_by_one(market: list[Offer]
     }
     assert found.answered == len(kept)
     if kept:
-        cases = Cases(wanted, POLICY, CLOUDS, whole=False)
+        cases = Cases(wanted, POLICY, CLOUDS, whole=False, own=own)
         best = None if cases.of(kept[0].offer).tight else kept[0].offer.id
         assert marked(found, BEST_COST) == best
         stable = most_stable(kept, cases) if best else None
         assert (marked(found, BEST_STABILITY) or marked(found, ASSUMED_STABILITY)) == stable
         assert marked(found, FASTEST) == fastest(kept, cases)
-        few = rank(market, wanted, POLICY, CLOUDS, top=2)
+        few = rank(market, wanted, POLICY, CLOUDS, top=2, own=own)
         assert {one.rank: one.offer.id for one in few.options}.items() <= {
             n: one.offer.id for n, one in enumerate(kept, 1)
         }.items()
 
 
-@given(market=MANY, wanted=JOBS)
+@given(market=MANY, wanted=JOBS, own=HISTORIES)
 def test_a_whole_market_is_ordered_as_its_offers_one_by_one_with_the_same_totals(
-    market: list[Offer], wanted: JobRequest
+    market: list[Offer], wanted: JobRequest, own: OwnHistory
 ) -> None:
-    kept, _ = one_by_one(market, wanted, POLICY)
-    found = ordered(market, wanted, POLICY, CLOUDS)
+    kept, _ = one_by_one(market, wanted, POLICY, own)
+    found = ordered(market, wanted, POLICY, CLOUDS, own=own)
     assert [(one.id, found.expected_usd(one)) for one in found.offers] == [
         (one.offer.id, one.expected_usd) for one in kept
     ]
+
+
+@pytest.mark.parametrize("lost", [Losses(3, 10.0), Losses(10**6, 1.0), Losses(0, 3000.0)])
+@pytest.mark.parametrize("spot", [False, True])
+@pytest.mark.parametrize("reliability", ["0", "0.93", "1"])
+def test_pooled_losses_at_once_are_the_same_as_one_by_one(lost: Losses, spot: bool, reliability: str) -> None:
+    own = OwnHistory(times=OwnTimes(losses={("vast", spot): lost}))
+    market = [
+        offer(str(number), price_usd_h=Decimal(1 + number), spot=kind, reliability=Decimal(reliability))
+        for number, kind in enumerate((False, True))
+    ]
+    wanted = job(gpu=ANY, work=RUNS[0], spot=SpotPolicy.ANY)
+    kept, _ = one_by_one(market, wanted, POLICY, own)
+    found = rank(market, wanted, POLICY, CLOUDS, own=own)
+    assert [one.offer.id for one in found.options] == [one.offer.id for one in kept]
+    plain = {one.offer.id: one for one in one_by_one(market, wanted, POLICY)[0]}
+    changed = {one.offer.spot for one in kept if one.expected_usd != plain[one.offer.id].expected_usd}
+    assert changed <= {spot}
+    assert changed or reliability != "0.93"
 
 
 @pytest.mark.parametrize(("over", "left_out"), [("0", []), ("0.000001", ["budget"])])

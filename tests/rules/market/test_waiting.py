@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
@@ -39,9 +40,31 @@ def test_the_limits_are_those_that_were_said() -> None:
 
 def test_the_total_follows_from_the_price_where_none_was_said() -> None:
     asked = job("6", H100, max_price_usd_h=Decimal(16), wait=True)
-    assert most_usd(asked, POLICY) == Decimal("129.60")
-    assert limited(asked, POLICY).budget_cap_usd == Decimal("129.60")
+    # 6 hours are a quarter of the window, so the chance of a loss is 1 - 0.95 ^ (1 / 4) = 1.274 %.
+    assert most_usd(asked, POLICY) == Decimal("126.03")
+    assert limited(asked, POLICY).budget_cap_usd == Decimal("126.03")
     assert most_usd(job("6", H100, wait=True), POLICY) is None
+
+
+@pytest.mark.parametrize(
+    ("hours", "spot", "total"),
+    [
+        ("24", SpotPolicy.NO, "518.40"),
+        ("72", SpotPolicy.NO, "1661.91"),
+        ("24", SpotPolicy.YES, "576.00"),
+        ("24", SpotPolicy.ANY, "576.00"),
+    ],
+)
+def test_a_longer_or_a_spot_rental_is_lost_more_often(hours: str, spot: SpotPolicy, total: str) -> None:
+    asked = job(hours, H100, max_price_usd_h=Decimal(16), wait=True, spot=spot)
+    assert most_usd(asked, POLICY) == Decimal(total)
+
+
+def test_the_chance_of_a_loss_follows_the_window_of_the_policy() -> None:
+    asked = job("24", H100, max_price_usd_h=Decimal(16), wait=True)
+    assert most_usd(asked, Policy(loss_window_h=Decimal(48))) == Decimal("508.93")
+    sure = Policy(assumed_reliability=Decimal("0.05"), spot_interruption=Decimal("0.5"))
+    assert most_usd(replace(asked, spot=SpotPolicy.YES), sure) == Decimal("879.36")
 
 
 def test_without_a_time_it_waits_a_day_and_never_longer_than_the_policy_says() -> None:

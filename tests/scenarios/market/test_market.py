@@ -26,6 +26,7 @@ from ledger.engine.db import Database
 from ledger.kernel.states import OPEN_INSTANCE, GrantState, RequestState
 from ledger.models import AdvanceApproval, Approval, Instance, Request, Session
 from tests.support.clock import SteppedClock
+from tests.support.tables import TABLE
 from tests.support.world import ALICE, BOB, CAROL, DAVE, World, facts, world
 
 #: A day takes about a minute on PostgreSQL, and more beside other work.
@@ -42,9 +43,10 @@ KILLED: tuple[Callable[[Context], Awaitable[int]], ...] = (waiting.look_due, quo
 
 @dataclass
 class Market:
-    """One run: its dice, its world, and how often each thing happened."""
+    """One run: its seed and dice, its world, and how often each thing happened."""
 
     w: World
+    seed: int
     dice: random.Random
     level: dict[str, Decimal] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
@@ -149,10 +151,13 @@ class Market:
 async def market(db: Database, clock: SteppedClock) -> AsyncIterator[Market]:
     policy = Policy(approvers=(BOB.id, CAROL.id), max_open_requests_per_user=200, request_ttl_s=3600)
     async with world(db, clock, policy=policy) as built:
-        yield Market(built, random.Random(int(os.environ.get("MARKET_SEED", "20260302"))))
+        seed = int(os.environ.get("MARKET_SEED", "20260302"))
+        yield Market(built, seed, random.Random(seed))
 
 
-async def test_limits_hold_while_prices_move_and_processes_die(market: Market, pytestconfig: pytest.Config) -> None:
+async def test_limits_hold_while_prices_move_and_processes_die(
+    market: Market, pytestconfig: pytest.Config, record_property: Callable[[str, object], None]
+) -> None:
     hours = SOAK_HOURS if pytestconfig.getoption("--soak") else HOURS
     for number in range(int(hours * 3600 / STEP_S)):
         await market.step()
@@ -165,3 +170,5 @@ async def test_limits_hold_while_prices_move_and_processes_die(market: Market, p
     # The run was worth something only if everything happened in it.
     for what in ("submitted", "in_advance", "revoked", "cancelled", "rejected", "killed", "used", "price"):
         assert market.counts[what] > 0, (what, market.counts)
+    happened = ", ".join(f"{what} {count:,}" for what, count in sorted(market.counts.items()))
+    record_property(TABLE, f"{hours:,} hours, MARKET_SEED={market.seed}: {happened}")

@@ -7,13 +7,17 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from decimal import Decimal
+from typing import cast
 
 import pytest
 
 from bot.services.market.answers import refusals
 from bot.services.market.catalog import FRESH_S, STRETCHED_S, MarketAnswer
 from ledger.kernel.job import GpuConstraint, JobRequest, SpotPolicy
+from providers.capabilities import Capabilities
+from providers.contract import Provider
 from providers.registry import REGISTRY
+from tests.support.proxy_provider import InFront
 from tests.support.world import World
 
 JOB = JobRequest(gpu=GpuConstraint(("RTX4090",)), hours=Decimal(2))
@@ -151,11 +155,29 @@ async def test_the_age_of_prices_is_told(w: World, seconds: int, old: str) -> No
 async def test_a_cloud_that_is_named_for_spot_and_has_none_says_which_clouds_have_some(w: World) -> None:
     asked = replace(JOB, spot=SpotPolicy.YES)
     market = await w.ctx.catalog.market(replace(asked, candidates=("runpod",)), 50)
-    assert refusals(market.answers) == ("runpod rents out no spot GPUs. These do: vast.",)
+    assert refusals(market.answers) == ("runpod rents out no spot GPUs while RUNPOD_SPOT is off. These do: vast.",)
+    lambdas = await w.ctx.catalog.market(replace(asked, candidates=("lambda",)), 50)
+    assert refusals(lambdas.answers) == ("lambda rents out no spot GPUs. These do: vast.",)
     both = await w.ctx.catalog.market(replace(asked, candidates=("runpod", "vast")), 50)
     assert {one.cloud for one in both.offers} == {"vast"}
     for other in (asked, replace(JOB, candidates=("runpod",))):
         assert refusals((await w.ctx.catalog.market(other, 50)).answers) == ()
+
+
+class Withdrawn(InFront):
+    """A cloud that stopped renting out spot GPUs, although the setting for them is on."""
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return replace(self.inner.capabilities, spot=False, spot_gone="RunPod rents no such pods any more.")
+
+
+async def test_a_cloud_that_stopped_renting_out_spot_says_so_wherever_spot_is_asked_for(w: World) -> None:
+    w.wrap("runpod", lambda inner: cast("Provider", Withdrawn(inner)))
+    said_so = ("RunPod rents no such pods any more. These do: vast.",)
+    for kind in (SpotPolicy.YES, SpotPolicy.ANY):
+        assert refusals((await w.ctx.catalog.market(replace(JOB, spot=kind), 50)).answers) == said_so
+    assert refusals((await w.ctx.catalog.market(JOB, 50)).answers) == ()
 
 
 async def test_what_is_about_to_be_bought_is_asked_afresh_and_a_price_is_one_that_the_ledger_keeps(w: World) -> None:

@@ -10,7 +10,8 @@ from bot.rules.grammar.run_words import workload
 from bot.rules.market.ranking import RankedOption
 from bot.rules.sizing.run_time import run_time
 from bot.services.plans import planner
-from bot.services.plans.run_history import measured_runs, reader, record_run, record_session
+from bot.services.plans.run_history import measured_runs, record_run, record_session
+from bot.services.plans.session_times import reader
 from bot.services.runtime.commands import Reply
 from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.job import GpuConstraint, JobRequest
@@ -43,7 +44,7 @@ async def test_a_recorded_run_corrects_every_later_plan(w: World) -> None:
     reply = await recorded(w, rate(before) / 2)
     assert reply.sentence.endswith("50% of what was predicted. Plans are corrected by it from now on.")
     after = await best(w)
-    runs = await reader(w.ctx.db)()
+    runs = (await reader(w.ctx.db, w.clock)()).runs
     alone = run_time(workload(WORK), "RTX4090", 1, Decimal(4), runs)
     assert alone.throughput is not None
     assert rate(after) == Decimal(f"{alone.throughput.expected:.6g}")

@@ -112,7 +112,7 @@ async def test_a_week_is_told_on_its_day_in_peoples_own_zone(bare: World) -> Non
     with asked() as said:
         assert await digest.digest_due(w.ctx) == 1
     # Of each digest: whether there is anything to tell (2), money (4), sessions (4), other things (3), what is written.
-    assert len(said) <= 15, said
+    assert len(said) <= 17, said  # Two of them once a month, for reservations.
     assert await digest.digest_due(w.ctx) == 0
     # The week's digest replaces that of its day.
     (weekly,) = (DigestDocument.model_validate(row.body) for row in await shown(w))
@@ -120,3 +120,51 @@ async def test_a_week_is_told_on_its_day_in_peoples_own_zone(bare: World) -> Non
     assert weekly.weekly
     assert (weekly.first, weekly.last, weekly.spent_usd) == (date(2026, 3, 2), date(2026, 3, 8), Decimal(7))
     assert dict(weekly.days)[date(2026, 3, 3)] == 7
+
+
+async def steady(w: World, since: timedelta) -> None:
+    """A session whose H100 runs since then."""
+    async with w.ctx.db.write() as tx:
+        mine = await rows.session(tx, SessionState.RUNNING, label="moe", gpu="H100-SXM", created_at=START + since)
+        await rows.instance(
+            tx, InstanceState.LIVE, of=mine, cloud="lambda", price_usd_h=Decimal(4), billing_from=START + since
+        )
+
+
+def advised(row: Notification) -> tuple[str, ...]:
+    return DigestDocument.model_validate(row.body).reservations
+
+
+@pytest.mark.both_databases
+async def test_a_cheaper_reservation_is_said_in_the_first_digest_of_a_month_once(bare: World) -> None:
+    w = bare
+    w.tune(digest_weekly="")
+    await steady(w, timedelta(days=-2))
+    w.clock.advance(29 * DAY_S)  # The 31st of March: the month was not judged yet, and 29 days are known.
+    assert await digest.digest_due(w.ctx) == 1
+    w.clock.advance(DAY_S)  # The 1st of April, a Wednesday.
+    other = w.replica()
+    try:
+        assert sum(await asyncio.gather(digest.digest_due(w.ctx), digest.digest_due(other.ctx))) == 1
+        for _ in range(3):
+            w.clock.advance(DAY_S)
+            assert await digest.digest_due(other.ctx) == 1
+    finally:
+        await other.ctx.db.close()
+    march, april, *later = [advised(row) for row in sorted(await shown(w), key=lambda row: row.subject)]
+    (said,) = april
+    assert said.startswith("H100-SXM at lambda: 720 GPU-hours in 30 days cost $2,880.00. 1 reserved GPU,")
+    assert (march, later) == ((), [(), (), ()])
+    await dispatch.deliver_due(w.ctx, w.board)
+    w.clock.advance(27 * DAY_S)  # The 1st of May, a Friday.
+    assert await digest.digest_due(w.ctx) == 1
+    assert [advised(row) != () for row in await shown(w) if row.subject == "daily/2026-05-01"] == [True]
+
+
+async def test_less_than_thirty_days_are_no_steady_use(bare: World) -> None:
+    w = bare
+    w.tune(digest_weekly="")
+    await steady(w, timedelta(days=2))
+    w.clock.advance(30 * DAY_S)
+    assert await digest.digest_due(w.ctx) == 1
+    assert [advised(row) for row in await shown(w)] == [()]

@@ -125,6 +125,8 @@ async def test_where_the_call_is_gone_nothing_is_offered_and_doctor_says_why(qui
     assert report.balance is not None
     assert await on.offers(H100, disk_gb=50, spot=True) == ()
     assert await on.offers(H100, disk_gb=50, spot=None)
+    assert (on.capabilities.spot, on.capabilities.spot_gone) == (False, f"{spot.WITHDRAWN}.")
+    assert (await on.preflight()).problem == f"{spot.WITHDRAWN}."
     assert quick.engine.creates == []
 
 
