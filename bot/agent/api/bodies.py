@@ -46,7 +46,7 @@ async def chunks(request: Request) -> AsyncIterator[bytes]:
 
 
 @asynccontextmanager
-async def held(request: Request, most: int) -> AsyncIterator[bytes]:
+async def in_memory(request: Request, most: int) -> AsyncIterator[bytes]:
     """Hold a body of at most so many bytes in memory."""
     global _held_bytes  # noqa: PLW0603 # The memory is the process's, too.
     found = bytearray()
@@ -69,7 +69,7 @@ async def held(request: Request, most: int) -> AsyncIterator[bytes]:
 
 async def json_object(request: Request, most: int) -> dict[str, Any]:
     """Return a body that must be a JSON object."""
-    async with held(request, most) as body:
+    async with in_memory(request, most) as body:
         try:
             found = json.loads(body)
         except (ValueError, RecursionError):

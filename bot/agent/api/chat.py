@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from bot.agent.api.bodies import held
+from bot.agent.api.bodies import in_memory
 from bot.agent.api.local_calls import Answer, LocalCalls, NoServer, TooSlow
 from bot.agent.api.problems import ApiRefusal
 from bot.agent.job_process import content
@@ -45,7 +45,7 @@ class Chat:
     async def pass_on(self, request: Request) -> Response:
         """`POST …/llm/chat`: the body and the answer are those of OpenAI's /v1/chat/completions."""
         port = self.port()
-        async with held(request, MOST_BYTES) as body:
+        async with in_memory(request, MOST_BYTES) as body:
             left = asyncio.create_task(_left(request))
             try:
                 answer = await _unless(left, self.calls.post(port, PATH, body, _HEADERS))

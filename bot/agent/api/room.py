@@ -34,8 +34,8 @@ class UploadRoom:
     _coming: list[ComingUpload] = field(default_factory=list)
 
     @asynccontextmanager
-    async def kept(self, needed: int) -> AsyncIterator[ComingUpload]:
-        """Keep so many bytes for an upload. Raises ApiRefusal (429, 507).
+    async def reserved(self, needed: int) -> AsyncIterator[ComingUpload]:
+        """Reserve so many bytes for an upload. Raises ApiRefusal (429, 507).
 
         What other uploads will still write counts, too, so several at once don't pass the limit together.
         """

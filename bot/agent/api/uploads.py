@@ -42,7 +42,7 @@ async def upload(request: Request, workspace: AgentWorkspace, room: UploadRoom) 
     name = hashlib.sha256(f"{path}\0{size}\0{wanted}".encode()).hexdigest()
     with _part(workspace, name) as part:
         at = os.lseek(part.file, 0, os.SEEK_END)
-        async with room.kept(size - at) as coming:
+        async with room.reserved(size - at) as coming:
             if offset != at:
                 raise ApiRefusal(409, f"Send the file from byte {at} on: offset={at}.", offset=at)
             try:
