@@ -35,7 +35,7 @@ class UploadRoom:
 
     @asynccontextmanager
     async def reserved(self, needed: int) -> AsyncIterator[ComingUpload]:
-        """Reserve so many bytes for an upload. Raises ApiRefusal (429, 507).
+        """Reserve so many bytes for an upload. Raises ApiRefusal (413, 429).
 
         What other uploads will still write counts, too, so several at once don't pass the limit together.
         """
@@ -56,7 +56,7 @@ class UploadRoom:
         free = disk.f_bavail * disk.f_frsize - SPARE_BYTES - others
         if needed > free:
             sentence = f"The disk has room for {max(free, 0) >> 20} MiB and the file needs {needed >> 20} MiB."
-            raise ApiRefusal(507, sentence)
+            raise ApiRefusal(413, sentence)
         quota = disk.f_blocks * disk.f_frsize * QUOTA_PERCENT // 100
         used = (disk.f_blocks - disk.f_bfree) * disk.f_frsize
         if used + others + needed <= quota:
@@ -67,7 +67,7 @@ class UploadRoom:
                 f"The workspace may hold {quota >> 20} MiB, {QUOTA_PERCENT}% of its disk. It has {held + others >> 20} "
                 f"MiB and the file needs {needed >> 20} MiB. Delete what you don't need."
             )
-            raise ApiRefusal(507, sentence)
+            raise ApiRefusal(413, sentence)
 
 
 def _held_bytes(root: Path) -> int:

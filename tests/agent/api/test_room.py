@@ -49,7 +49,7 @@ async def test_an_upload_beyond_the_quota_is_refused_and_one_within_it_is_not(
     os.link(api.workspace.root / "folder/big", api.workspace.root / "again")  # It is counted once.
     (api.workspace.root / "elsewhere").symlink_to("/usr")
     reply = await caller.post("files/upload", params=asked("a", b"x", size=2 * MIB), content=b"x")
-    assert reply.status_code == 507, reply.text
+    assert reply.status_code == 413, reply.text
     assert reply.json()["detail"] == (
         "The workspace may hold 80 MiB, 80% of its disk. It has 79 MiB and the file needs 2 MiB. "
         "Delete what you don't need."
@@ -71,7 +71,7 @@ async def test_two_uploads_at_once_do_not_pass_it_together(api: Api, caller: htt
         while not api.room._coming:  # noqa: ASYNC110 # The first call tells nobody that it began.
             await asyncio.sleep(0.01)
     second = await caller.post("files/upload", params=asked("b", bytes(40 * MIB)), content=b"")
-    assert (second.status_code, "The workspace may hold" in second.json()["detail"]) == (507, True)
+    assert (second.status_code, "The workspace may hold" in second.json()["detail"]) == (413, True)
     go_on.set()
     assert (await first).status_code == 200
     assert api.room._coming == []
