@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 class Cable:
     """What is sent to `url` arrives at `target`, unless it is cut: then connections break, and new ones are refused."""
 
-    target: str
+    target: str = ""
     port: int = 0
     _server: asyncio.Server | None = None
     _running: set[asyncio.Task[None]] = field(default_factory=set)
@@ -64,9 +64,9 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 
 @asynccontextmanager
-async def cable(target: str) -> AsyncIterator[Cable]:
-    """A cable that is whole at first."""
-    made = Cable(target)
+async def cable() -> AsyncIterator[Cable]:
+    """A cable that is whole at first and leads nowhere yet."""
+    made = Cable()
     await made.mend()
     try:
         yield made

@@ -10,6 +10,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -30,14 +31,14 @@ BEHIND_S, AHEAD_S = -3e8, 3e8
 
 
 @asynccontextmanager
-async def abandoned(build: Build, cloud: str, **options: float) -> AsyncIterator[tuple[NodeTown, float, Cable]]:
+async def abandoned(build: Build, cloud: str, **options: Any) -> AsyncIterator[tuple[NodeTown, float, Cable]]:
     """A machine that trains and whose bot was killed, when it last received its end, and its network to its cloud."""
-    async with build(cloud, clock_speed=SPEED, **options) as here, cable(here.nodes.address) as network:
+    async with cable() as network, build(cloud, clock_speed=SPEED, network=network.url, **options) as here:
         place = here.town
-        here.nodes.address = network.url
         await place.ask()
         await place.approve()
         await place.ready()
+        network.target = here.nodes.address
         await here.on_node("train-stub --step-s 0.1 --steps 100000")
         session = (await place.books()).sessions[-1]
         end = place.clock.now() + timedelta(seconds=PAID_S)
