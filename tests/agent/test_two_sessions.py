@@ -19,7 +19,7 @@ from starlette.routing import Route
 
 from bot.agent.api.access import Access
 from bot.agent.deadline import Deadline, Signed
-from bot.agent.memory import FOLDER
+from bot.agent.own_folder import FOLDER
 from bot.api.app import build_api
 from bot.api.dependencies import ApiSettings, Dependencies
 from bot.services.nodes import node_api

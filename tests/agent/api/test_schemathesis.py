@@ -1,4 +1,4 @@
-"""schemathesis, every phase, against the API's own description: no 5xx, and nothing that the description does not say."""
+"""schemathesis, every phase, against the API's own description: no 5xx, and nothing that it does not describe."""
 
 from __future__ import annotations
 
