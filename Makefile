@@ -26,7 +26,7 @@ LEDGER_ALONE := 99
 help: ## Say what there is.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | column -t -s '|'
 
-install: $(READY) ## Install everything into .venv (and, as root on Debian, a Chromium for the browser tests).
+install: $(READY) ## Install everything into .venv (and, as root on Debian, a Chromium, bubblewrap and an SSH server for the tests).
 
 # Somebody who waits sees how far it is; a log does not.
 QUIET := $(shell test -t 2 || echo --quiet)
@@ -37,7 +37,7 @@ $(READY): pyproject.toml uv.lock
 	@test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r docs/deploy/uv.txt
 	@UV_PROJECT_ENVIRONMENT=$(VENV) $(BIN)/uv sync --locked --inexact --compile-bytecode $(QUIET)
 	@$(BIN)/python -m compileall -q bot ledger migrations providers
-	@$(BIN)/python tests/support/chromium.py --install
+	@$(BIN)/python tests/support/debian_packages.py --install
 	@touch $@
 
 clients: $(VENV)/clients/.ready ## Install the clouds' own clients beside, so that the tests run them too (20 s).
@@ -63,12 +63,12 @@ test: $(READY) ## Run the tests that start no processes and play no scenarios, w
 	@$(BIN)/python tests/coverage_gate.py --workers $(WORKERS) $(TESTS)
 
 test-all: $(READY) ## Run every test on both databases, with real processes and a browser; the ledger's tests alone first.
-	@$(BIN)/python tests/support/chromium.py
+	@$(BIN)/python tests/support/debian_packages.py
 	@$(BIN)/python tests/coverage_gate.py --workers $(WORKERS) --least ledger/=$(LEDGER_ALONE) --database postgres tests/ledger
 	@$(BIN)/python -m pytest -n $(PATIENT_WORKERS) --dist worksteal --durations=25 --all $(TESTS)
 
 soak: $(READY) ## Thirty days in one run (MONTH_SEED plays one again), then the tests that kill, race and repeat, at full size.
-	@$(BIN)/python tests/support/chromium.py
+	@$(BIN)/python tests/support/debian_packages.py
 	@failed=0; \
 	$(BIN)/python -m pytest -n 4 --soak --timeout 600 tests/scenarios/month/test_month.py || failed=$$?; \
 	$(BIN)/python -m pytest -n $(PATIENT_WORKERS) --dist worksteal --soak --timeout 600 --ignore tests/scenarios/month/test_month.py \

@@ -7,24 +7,25 @@ from __future__ import annotations
 
 import sys
 
+from bot.agent import libraries
+
 if sys.argv[1:] == ["report"]:
     from bot.agent.reporter import main
 elif sys.argv[1:] == ["serve-api"]:
-    from bot.agent import libraries
-
-    libraries.prepare()
     from bot.agent.api.process import main
-elif sys.argv[1:] == ["compile-libraries"]:
-    from bot.agent import libraries
-
-    libraries.unpack(libraries.folder())
-    from bot.agent.api.process import imported as main
 elif sys.argv[1:] == ["start-up"]:
     from bot.agent.startup.runner import main
 elif sys.argv[1:] == ["run-command"]:
     from bot.agent.job_process import main
 else:
+    from bot.agent import early_reporter
+
+    if not sys.argv[1:]:
+        early_reporter.start()
     from bot.agent.watchdog import main
+
+if sys.argv[1:] != ["serve-api"]:
+    libraries.forget()
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

@@ -21,6 +21,8 @@ REPORT_BYTES = 4096
 JOB_WORDS = ("queued", "running", "saving", "paused", "done", "failed")
 #: The largest integer that every JSON reader keeps, and the most tokens per second that a check-in takes.
 MOST, MOST_TOKENS = 2**53 - 1, 10**12
+#: What a job may count of its own queue of runs, and the most that a check-in takes of each.
+QUEUE_WORDS, MOST_QUEUED = ("waiting", "running", "done", "failed"), 10**9
 
 
 @dataclass(frozen=True)
@@ -90,10 +92,18 @@ def _checked(said: Mapping[str, Any]) -> dict[str, Any]:
     tokens = said.get("tokens_per_s")
     if isinstance(tokens, (int, float)) and not isinstance(tokens, bool) and 0 <= tokens <= MOST_TOKENS:
         found["tokens_per_s"] = round(tokens, 3)
+    if queue := _queue(said.get("queue")):
+        found["queue"] = queue
     checkpoint = said.get("checkpoint")
     if isinstance(checkpoint, dict) and _is_count(checkpoint.get("step")) and _is_time(checkpoint.get("at")):
         found["checkpoint"] = {"step": checkpoint["step"], "at": checkpoint["at"]}
     return found
+
+
+def _queue(said: object) -> dict[str, int]:
+    """Return the counts that are right; without any, the job has no queue."""
+    counts = said if isinstance(said, dict) else {}
+    return {name: counts[name] for name in QUEUE_WORDS if _is_count(counts.get(name)) and counts[name] <= MOST_QUEUED}
 
 
 def _is_count(value: object) -> bool:

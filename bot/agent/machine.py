@@ -14,7 +14,7 @@ from typing import Any
 
 from bot.agent.activity import CGROUP, PROC, WTMP, ActivityPlaces
 from bot.agent.gpus import NvmlGpu, NvmlGpus
-from bot.agent.memory import folder_of
+from bot.agent.own_folder import folder_of
 
 #: Names the folder that is the machine's `/`, for sandboxes that run several machines on one computer.
 ROOT = "GPU_SHOPPER_MACHINE_ROOT"

@@ -11,14 +11,11 @@ import json
 import os
 import re
 import secrets
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from bot.agent.deadline import Signed
 
-FOLDER = "GPU_SHOPPER_AGENT_FOLDER"
-DEFAULT_FOLDER = "/opt/gpu-shopper/agent"
 #: What the service takes.
 _NONCE = re.compile(r"[A-Za-z0-9_-]{32,64}", re.ASCII)
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -90,11 +87,6 @@ class Memory:
             path.replace(self.folder / "state.json")
         except OSError as error:
             self.problem = f"Nothing is kept for a restart: {error}."
-
-
-def folder_of(environment: Mapping[str, str]) -> Path:
-    """Return the folder of this machine's agent."""
-    return Path(environment.get(FOLDER) or DEFAULT_FOLDER)
 
 
 def of_machine(folder: Path) -> Memory:

@@ -25,7 +25,8 @@ from bot.agent.api_process import ApiProcess
 from bot.agent.deadline import boot_s
 from bot.agent.gpus import NvmlGpus, look
 from bot.agent.job_files import JobFiles
-from bot.agent.memory import folder_of, of_machine
+from bot.agent.memory import of_machine
+from bot.agent.own_folder import folder_of
 from bot.agent.settings import MachineSettings
 from bot.agent.startup.credentials import Credentials, of_this_machine
 from bot.agent.startup.process import Startup
@@ -187,8 +188,10 @@ def _shut_down(_number: int, _frame: object) -> None:
 
 def main(_arguments: list[str], /) -> int:
     """Check in for as long as the watchdog listens; when the machine shuts down, once more to say so."""
-    found = settings.read(settings.environment_of_machine())
-    given = json.loads(sys.stdin.readline())
+    begin_with = sys.stdin.readline()
+    if not begin_with:
+        return 0  # The watchdog ended: this machine has another one, or reports to nobody.
+    found, given = settings.read(settings.environment_of_machine()), json.loads(begin_with)
     job = JobFiles(folder_of(found.environment).parent)
     places = machine.Places.of(found.environment)
     folder = folder_of(found.environment)

@@ -30,6 +30,8 @@ class ReporterProcess:
     start_with: Callable[[], dict[str, Any]]
     clock: Callable[[], float]
     log: Callable[[str], None]
+    #: A process that runs already, to take over in place of the first one.
+    begun: subprocess.Popen[bytes] | None = None
     deaths: int = 0
     _process: subprocess.Popen[bytes] | None = None
     _selector: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector, repr=False)
@@ -78,8 +80,9 @@ class ReporterProcess:
         self._selector.close()
 
     def _start(self, now_s: float) -> None:
+        process, self.begun = self.begun, None
         try:
-            process = subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            process = process or subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         except OSError as error:
             self.log(f"The reporter can't be started: {error}.")
             self._pause(now_s)

@@ -13,10 +13,11 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from bot.agent import settings
+from bot.agent import early_reporter, settings
 from bot.agent.deadline import GRACE_S, TRIES_S, Deadline, Signed, boot_s
 from bot.agent.job_files import JobFiles
-from bot.agent.memory import AgentRunsAlreadyError, Memory, folder_of, of_machine
+from bot.agent.memory import AgentRunsAlreadyError, Memory, of_machine
+from bot.agent.own_folder import folder_of
 from bot.agent.reporter_process import ReporterProcess
 from bot.agent.self_termination import NO_FACILITY, calls, end_machine
 from bot.agent.settings import FIRST_MESSAGE, MachineSettings
@@ -144,7 +145,8 @@ def _run(found: MachineSettings, memory: Memory) -> None:
     watchdog = Watchdog(deadline, found.environment, memory, nonce, JobFiles(memory.folder.parent))
     watchdog.start(kept)
     command = [sys.executable, sys.argv[0], "report"]
-    reporter = ReporterProcess(command, lambda: {"nonce": nonce, "seq": deadline.number}, boot_s, log)
+    begin_with, begun = (lambda: {"nonce": nonce, "seq": deadline.number}), early_reporter.take()
+    reporter = ReporterProcess(command, begin_with, boot_s, log, begun)
     while True:
         reporter.keep_running()
         for said in reporter.read(watchdog.pause_s()):

@@ -63,8 +63,12 @@ class Overrides:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The variables that every machine of this cloud is given; empty ones are left out."""
+        """The variables that every machine of this cloud is given; empty ones are left out.
+
+        RUN_ONE is the script that a queue's runner starts for each run. It lies where results survive.
+        """
         values = {name: str(getattr(self, name.lower())) for name in OVERRIDES}
+        values["RUN_ONE"] = f"{self.durable_dir.rstrip('/')}/run_one.sh" if self.durable_dir else ""
         return {name: value for name, value in values.items() if value}
 
     @property

@@ -21,6 +21,7 @@ WHOLE: dict[str, Any] = {
     "step": 12000,
     "target_step": 50000,
     "tokens_per_s": 4200.5,
+    "queue": {"waiting": 4, "running": 1, "done": 7, "failed": 0},
     "checkpoint": {"step": 11500, "at": "2026-03-02T09:40:00Z"},
 }
 ANYTHING = st.recursive(
@@ -65,6 +66,10 @@ def test_what_a_job_writes_is_reported(files: JobFiles) -> None:
         {"tokens_per_s": True},
         {"tokens_per_s": float("nan")},
         {"tokens_per_s": float("inf")},
+        {"queue": 7},
+        {"queue": []},
+        {"queue": {}},
+        {"queue": {"done": -1, "failed": True, "waiting": 10**9 + 1, "running": "2", "other": 1}},
         {"checkpoint": 7},
         {"checkpoint": {"step": 1}},
         {"checkpoint": {"step": 1, "at": "yesterday"}},
@@ -78,6 +83,10 @@ def test_a_wrong_field_is_left_out_and_the_others_count(files: JobFiles, wrong: 
     assert written(files, {"target_step": 5, "step": 3, **wrong}) == {
         name: value for name, value in {"target_step": 5, "step": 3}.items() if name not in wrong
     }
+
+
+def test_the_counts_of_a_queue_that_are_right_count(files: JobFiles) -> None:
+    assert written(files, {"queue": {"done": 7, "failed": -1, "running": 2**60, "other": 5}}) == {"queue": {"done": 7}}
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "7", "[" * 4000, '{"step": 1' + " " * 5000 + "}"])

@@ -1,69 +1,112 @@
-"""The libraries of the built agent: unpacked once, and compiled by a process that ends."""
+"""What Python compiled of the archive is kept in one file, and later starts import from it."""
 
 from __future__ import annotations
 
+import json
 import os
-import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
-import starlette
 
 from bot.agent.build import archive
-from bot.agent.libraries import COMPILES, have_compiled
-from bot.agent.memory import FOLDER
+
+#: Begins as the agent does, imports, keeps, and says how many modules were compiled and from where one came.
+PROGRAM = """
+import json, sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+from bot.agent import libraries
+folder = Path(sys.argv[2])
+libraries.begin(sys.argv[1], folder)
+from bot.agent.api import problems
+import package.inner, lone
+compiled = sorted(libraries.ArchiveImporter.new)
+libraries.keep(sys.argv[1], folder)
+try:
+    problems.broken()
+except AttributeError as error:
+    pass
+print(json.dumps({"compiled": compiled, "file": package.inner.__file__, "lone": lone.VALUE}))
+"""
 
 
 @pytest.fixture
 def built(tmp_path: Path) -> Path:
-    """An archive with the libraries that the API imports, and one that it does not."""
-    libraries, installed = tmp_path / "libraries", Path(starlette.__file__).parent.parent
-    for name in ("anyio", "click", "h11", "idna", "starlette", "uvicorn"):
-        shutil.copytree(installed / name, libraries / name, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(installed / "typing_extensions.py", libraries)
-    for name in ("unused", "pynvml"):
-        (libraries / f"{name}.py").write_text("")
+    libraries = tmp_path / "libraries"
+    (libraries / "package").mkdir(parents=True)
+    (libraries / "package/__init__.py").write_text("")
+    (libraries / "package/inner.py").write_text("from package import lazy\n")
+    (libraries / "package/lazy.py").write_text("")
+    (libraries / "lone.py").write_text("VALUE = 7\n")
     made = tmp_path / "agent.pyz"
     made.write_bytes(archive(libraries))
     return made
 
 
-def compiled(built: Path, folder: Path) -> tuple[int, set[str]]:
-    """Run the process that compiles; return its exit code, and what lies compiled below the agent's folder.
-
-    It sees no library but those of the archive.
-    """
-    environment = {"PATH": os.environ["PATH"], FOLDER: str(folder)}
-    code = subprocess.run([sys.executable, "-S", built, COMPILES], env=environment, capture_output=True, check=False)
-    return code.returncode, {path.name.partition(".")[0] for path in folder.rglob("*.pyc")}
+def started(built: Path, folder: Path) -> dict[str, Any]:
+    command = [sys.executable, "-c", PROGRAM, str(built), str(folder)]
+    said: dict[str, Any] = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+    return said
 
 
-def test_only_what_the_api_imports_is_compiled(built: Path, tmp_path: Path) -> None:
+def test_a_second_start_compiles_nothing(built: Path, tmp_path: Path) -> None:
     folder = tmp_path / "agent"
     folder.mkdir()
-    code, names = compiled(built, folder)
-    assert code == 0
-    # Libraries and the agent's own modules, and nothing of the command line of uvicorn.
-    assert {"_connection", "routing", "server", "chat", "local_calls", "pynvml"} <= names
-    assert names.isdisjoint({"unused", "testclient", "main", "core", "watchdog"})
-    (place,) = folder.iterdir()
-    assert (place / "unused.py").exists()
-    assert not (place / "click").exists()
-    assert not (place / "uvicorn/main.py").exists()
-    # Another build has a folder of its own, and the same one uses it again.
-    before = {path: path.stat().st_mtime_ns for path in place.rglob("*.pyc")}
-    assert compiled(built, folder) == (0, names)
-    assert {path: path.stat().st_mtime_ns for path in place.rglob("*.pyc")} == before
-    assert list(folder.iterdir()) == [place]
+    first = started(built, folder)
+    assert {"lone", "package", "package/package.inner", "bot/agent/api/bot.agent.api.problems"} <= set(
+        first["compiled"]
+    )
+    assert first["file"] == f"{built}/package/inner.py"
+    (kept,) = folder.iterdir()
+    before = kept.stat()
+    assert before.st_mode & 0o077 == 0
+    assert started(built, folder) == {"compiled": [], "file": first["file"], "lone": 7}
+    assert kept.stat().st_mtime_ns == before.st_mtime_ns
 
 
-def test_where_nothing_can_be_written_the_libraries_stay_in_the_archive(built: Path, tmp_path: Path) -> None:
-    assert compiled(built, tmp_path / "missing") == (0, set())
+def test_another_archive_compiles_anew_and_replaces_what_was_kept(built: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "agent"
+    folder.mkdir()
+    started(built, folder)
+    (old,) = folder.iterdir()
+    (tmp_path / "libraries/lone.py").write_text("VALUE = 8\n")
+    built.write_bytes(archive(tmp_path / "libraries"))
+    os.utime(built, (1, 1))
+    again = started(built, folder)
+    assert again["lone"] == 8
+    assert again["compiled"]
+    (kept,) = folder.iterdir()
+    assert kept.name != old.name
 
 
-def test_without_the_process_that_compiles_the_start_continues(tmp_path: Path) -> None:
-    have_compiled([str(tmp_path / "missing")])
-    have_compiled([sys.executable, "-c", "raise SystemExit(9)"])
-    have_compiled([sys.executable, "-c", "input()"], most_s=0.0)
+@pytest.mark.parametrize("content", [b"", b"not marshal", b"i\x07\x00\x00\x00"])
+def test_a_file_that_is_none_is_written_again(built: Path, tmp_path: Path, content: bytes) -> None:
+    folder = tmp_path / "agent"
+    folder.mkdir()
+    started(built, folder)
+    (kept,) = folder.iterdir()
+    kept.write_bytes(content)
+    assert started(built, folder)["compiled"]
+    assert kept.stat().st_size > 1000
+
+
+def test_where_nothing_can_be_written_it_starts_as_well(built: Path, tmp_path: Path) -> None:
+    assert started(built, tmp_path / "missing")["compiled"]
+    assert not (tmp_path / "missing").exists()
+
+
+def test_the_agents_own_modules_are_kept_whichever_process_imports_them(built: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "agent"
+    folder.mkdir()
+    started(built, folder)
+    with zipfile.ZipFile(built) as file:
+        own = [name for name in file.namelist() if name.startswith("bot/agent/") and not name.endswith("__init__.py")]
+    (kept,) = folder.iterdir()
+    content = kept.read_bytes()
+    for name in own:
+        module = Path(name).with_suffix("")
+        assert f"{module.parent}/{'.'.join(module.parts)}".encode() in content

@@ -19,7 +19,7 @@ import pytest
 
 from bot.agent.build import archive
 from bot.agent.deadline import GRACE_S, TRIES_S
-from bot.agent.memory import FOLDER
+from bot.agent.own_folder import FOLDER
 from bot.agent.settings import CLOUD_URL
 from bot.api.app import build_api
 from bot.api.dependencies import ApiSettings, Dependencies

@@ -17,7 +17,7 @@ import pytest
 
 from bot.agent.build import archive, contents
 from bot.agent.build import main as build
-from bot.agent.memory import FOLDER
+from bot.agent.own_folder import FOLDER
 from bot.rules.instances import fetch_agent
 from bot.rules.instances.startup_script import PROFILE_FILE, bootstrap
 from providers.clouds.vast.instances import ONSTART_MAX

@@ -7,6 +7,7 @@ import json
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
+from typing import Any
 
 import pytest
 from sqlalchemy import event
@@ -157,6 +158,30 @@ async def test_version_two_shows_what_the_agent_sees_of_its_machine(sqlite_door:
         assert answer.status_code == 422, one
         w.clock.advance(61)
     assert (await door.http.post(PATH, json={"v": 3, "seq": 12}, headers=head)).status_code == 422
+
+
+async def test_the_counts_of_a_queue_are_shown_and_come_in_version_two_only(sqlite_door: Door) -> None:
+    door, w = sqlite_door, sqlite_door.w
+    key = await door.key("operator:ada", scopes=("admin",))
+    w.ctx = replace(w.ctx, node_url="http://127.0.0.1:9")
+    request_id = await w.running(candidates=("vast",))
+    (node,) = w.engine.nodes.running.values()
+    head = {"Authorization": f"Bearer {node.env[enrollment.TOKEN]}"}
+
+    async def shown() -> dict[str, Any]:
+        agent: dict[str, Any] = (await door.call("GET", f"/sessions/{request_id}", key)).json()["agent"]
+        return agent
+
+    queue = {"waiting": 4, "running": 1, "done": 6, "failed": 1}
+    assert (await door.http.post(PATH, json={"v": 2, "seq": 10, "queue": queue}, headers=head)).status_code == 200
+    agent = await shown()
+    assert agent["queue"] == queue
+    assert "queue 6/12 done, 1 failed" in agent["line"]
+    for body in ({"queue": queue}, {"v": 2, "queue": {"done": 10**9 + 1}}, {"v": 2, "queue": {"lost": 1}}):
+        w.clock.advance(61)
+        assert (await door.http.post(PATH, json={"seq": 11, **body}, headers=head)).status_code == 422
+    assert (await door.http.post(PATH, json={"v": 2, "seq": 12}, headers=head)).status_code == 200
+    assert (await shown())["queue"] is None
 
 
 async def test_check_ins_share_transactions_and_leave_no_event(sqlite_door: Door) -> None:

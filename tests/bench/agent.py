@@ -24,7 +24,7 @@ from statistics import median
 
 import httpx
 
-from bot.agent.memory import FOLDER
+from bot.agent.own_folder import FOLDER
 from tests.agent.api_machine import TOKEN, Machine, claims
 from tests.agent.service import Service, service
 from tests.bench.api import Line

@@ -20,7 +20,7 @@ from playwright.async_api import Page, async_playwright, expect
 
 from bot.cli.demo.demo_stack import Playground, playground
 from bot.practice.remote import RemoteDriver
-from tests.support import chromium
+from tests.support import debian_packages
 
 WALK: Final = Path("docs/walk.webp")
 WIDTH, HEIGHT, CAPTION_PX = 1120, 700, 44
@@ -109,7 +109,7 @@ async def film_of(path: str) -> Film:
 
 def main(out: Path) -> int:
     """Write the walk to `out`; 1 when there is no Chromium or the picture is too large."""
-    path = chromium.find()
+    path = debian_packages.find()
     if path is None:
         sys.stderr.write("This needs a Chromium: apt-get install chromium, or CHROMIUM=path.\n")
         return 1

@@ -136,6 +136,8 @@ def test_what_a_program_reads() -> None:
     places = found.overrides
     assert (places.durable_dir, places.cred_file, places.detach) == ("/workspace", "", Detach.TMUX)
     assert places.environment["HF_HOME"] == "/workspace/hf"
+    assert places.environment["RUN_ONE"] == "/workspace/run_one.sh"
+    assert "RUN_ONE" not in load("vast").overrides.environment  # Nothing survives there.
     assert "CRED_FILE" not in places.environment
     assert places.directories == ("/root/data", "/workspace/hf")
     assert (found.stopped, found.restarted) == ("A stop keeps /workspace and wipes /.", "A restart wipes /.")

@@ -22,6 +22,7 @@ from bot.agent.api.commands import Commands
 from bot.agent.api.description import description
 from bot.agent.api.downloads import download
 from bot.agent.api.logs import Logs
+from bot.agent.api.room import UploadRoom
 from bot.agent.api.status import ApiStatus
 from bot.agent.api.uploads import upload
 from bot.agent.api.workspace import AgentWorkspace
@@ -37,6 +38,7 @@ class Api:
     folder: Path
     access: Access
     workspace: AgentWorkspace = field(init=False)
+    room: UploadRoom = field(init=False)
     commands: Commands = field(init=False)
     logs: Logs = field(init=False)
     status: ApiStatus = field(init=False)
@@ -46,6 +48,7 @@ class Api:
         """Make the parts."""
         self.workspace = AgentWorkspace(self.folder / "workspace")
         self.workspace.prepare()
+        self.room = UploadRoom(self.workspace.root)
         self.commands = Commands(self.folder, self.workspace)
         self.logs = Logs(self.folder, self.commands)
         self.status = ApiStatus(self.folder, look, self.access, self.commands, self.workspace.root)
@@ -79,7 +82,7 @@ class Api:
         self.chat.calls.close()
 
     async def _upload(self, request: Request) -> Response:
-        return await upload(request, self.workspace)
+        return await upload(request, self.workspace, self.room)
 
     async def _download(self, request: Request) -> Response:
         return await download(request, self.workspace)

@@ -1,53 +1,79 @@
-"""Read the bodies of calls, with a limit on their size and on how slowly they may come."""
+"""Read the bodies of calls, with limits on their size, on how slowly they may come, and on their memory together."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 from starlette.requests import ClientDisconnect, Request
 
 from bot.agent.api.problems import ApiRefusal
 
-#: A caller that sends nothing for so long has gone.
-SILENCE_S = 60.0
+#: A caller must send so many bytes within so many seconds, again and again until its body ends. One byte a minute would
+#: keep a connection for ever.
+LEAST_BYTES, WINDOW_S = 64 << 10, 60.0
+#: What the bodies that are in memory may have together.
+MOST_HELD_BYTES = 64 << 20
+_held_bytes = 0
 
 
 async def chunks(request: Request) -> AsyncIterator[bytes]:
-    """Yield the body as it comes. Raises ApiRefusal (408) after a silence, ClientDisconnect when the caller is gone."""
+    """Yield the body as it comes. Raises ApiRefusal (408) for a slow caller, ClientDisconnect when the caller is gone.
+
+    Only the time in which the caller is waited for counts, not the time that this machine's disk takes.
+    """
     stream = request.stream().__aiter__()
+    clock = asyncio.get_running_loop().time
+    left_s, came = WINDOW_S, 0
     while True:
+        began_s = clock()
         try:
-            chunk = await asyncio.wait_for(stream.__anext__(), SILENCE_S)
+            chunk = await asyncio.wait_for(stream.__anext__(), left_s)
         except StopAsyncIteration:
             return
         except asyncio.TimeoutError:
-            raise ApiRefusal(408, f"Nothing came for {SILENCE_S:.0f} s. Send the rest of the body again.") from None
+            sentence = f"Less than {LEAST_BYTES >> 10} KiB came within {WINDOW_S:.0f} s. Send the rest again."
+            raise ApiRefusal(408, sentence) from None
+        left_s -= clock() - began_s
+        came += len(chunk)
+        if came >= LEAST_BYTES:
+            left_s, came = WINDOW_S, 0
         if chunk:
             yield chunk
 
 
-async def whole(request: Request, most: int) -> bytes:
-    """Return a body of at most so many bytes."""
+@asynccontextmanager
+async def in_memory(request: Request, most: int) -> AsyncIterator[bytes]:
+    """Hold a body of at most so many bytes in memory."""
+    global _held_bytes  # noqa: PLW0603 # The memory is the process's, too.
     found = bytearray()
     try:
-        async for chunk in chunks(request):
-            found += chunk
-            if len(found) > most:
-                raise ApiRefusal(413, f"The body has more than {most >> 10} KiB.")
-    except ClientDisconnect:
-        raise ApiRefusal(400, "The connection ended before the body did.") from None
-    return bytes(found)
+        try:
+            async for chunk in chunks(request):
+                found += chunk
+                _held_bytes += len(chunk)
+                if len(found) > most:
+                    raise ApiRefusal(413, f"The body has more than {most >> 10} KiB.")
+                if _held_bytes > MOST_HELD_BYTES:
+                    sentence = f"Other calls hold {MOST_HELD_BYTES >> 20} MiB now. Send this one again later."
+                    raise ApiRefusal(429, sentence, {"Retry-After": "5"})
+        except ClientDisconnect:
+            raise ApiRefusal(400, "The connection ended before the body did.") from None
+        yield bytes(found)
+    finally:
+        _held_bytes -= len(found)
 
 
 async def json_object(request: Request, most: int) -> dict[str, Any]:
     """Return a body that must be a JSON object."""
-    try:
-        found = json.loads(await whole(request, most))
-    except (ValueError, RecursionError):
-        found = None
+    async with in_memory(request, most) as body:
+        try:
+            found = json.loads(body)
+        except (ValueError, RecursionError):
+            found = None
     if not isinstance(found, dict):
         raise ApiRefusal(400, 'The body must be a JSON object, such as {"id": "train-1", "command": "start"}.')
     return found

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from bot.agent.api.bodies import whole
+from bot.agent.api.bodies import in_memory
 from bot.agent.api.local_calls import Answer, LocalCalls, NoServer, TooSlow
 from bot.agent.api.problems import ApiRefusal
 from bot.agent.job_process import content
@@ -44,21 +44,22 @@ class Chat:
 
     async def pass_on(self, request: Request) -> Response:
         """`POST …/llm/chat`: the body and the answer are those of OpenAI's /v1/chat/completions."""
-        port, body = self.port(), await whole(request, MOST_BYTES)
-        left = asyncio.create_task(_left(request))
-        try:
-            answer = await _unless(left, self.calls.post(port, PATH, body, _HEADERS))
-        except TooSlow:
-            left.cancel()
-            raise ApiRefusal(504, f"The server on port {port} did not answer in time.") from None
-        except NoServer:
-            left.cancel()
-            raise ApiRefusal(
-                503, f"No server answers on port {port} of this machine. Start one first.", {"Retry-After": "5"}
-            ) from None
-        except BaseException:
-            left.cancel()
-            raise
+        port = self.port()
+        async with in_memory(request, MOST_BYTES) as body:
+            left = asyncio.create_task(_left(request))
+            try:
+                answer = await _unless(left, self.calls.post(port, PATH, body, _HEADERS))
+            except TooSlow:
+                left.cancel()
+                raise ApiRefusal(504, f"The server on port {port} did not answer in time.") from None
+            except NoServer:
+                left.cancel()
+                raise ApiRefusal(
+                    503, f"No server answers on port {port} of this machine. Start one first.", {"Retry-After": "5"}
+                ) from None
+            except BaseException:
+                left.cancel()
+                raise
         return PassedOn(answer, left)
 
 

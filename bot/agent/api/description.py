@@ -39,9 +39,19 @@ def _query(name: str, schema: dict[str, Any], description: str, *, required: boo
 
 
 def _call(summary: str, content: dict[str, Any], *parameters: dict[str, Any], **more: Any) -> dict[str, Any]:
-    problem = {"description": "Refused.", "content": {"application/problem+json": {"schema": {"type": "object"}}}}
-    responses = {"200": {"description": "Done.", "content": content}, "default": problem}
+    """Return one operation; `responses` in `more` come in addition, and `links` lead on from its success."""
+    problem = {"description": "Refused.", "content": _problem()}
+    done = {"description": "Done.", "content": content, "links": more.pop("links", {})}
+    responses = {"200": done, "default": problem} | more.pop("responses", {})
     return {"summary": summary, "parameters": list(parameters), "responses": responses, **more}
+
+
+def _link(operation: str, **parameters: str) -> dict[str, Any]:
+    return {operation: {"operationId": operation, "parameters": parameters}}
+
+
+def _problem() -> dict[str, Any]:
+    return {"application/problem+json": {"schema": {"type": "object"}}}
 
 
 def _json(schema: dict[str, Any]) -> dict[str, Any]:
@@ -51,6 +61,8 @@ def _json(schema: dict[str, Any]) -> dict[str, Any]:
 def description() -> dict[str, Any]:
     """Return the OpenAPI document."""
     anything, octets = _json({"type": "object"}), {"application/octet-stream": {"schema": {"format": "binary"}}}
+    part = {"description": "The part came. Send the rest from the byte in offset on.", "content": anything}
+    error = {"description": "Refused, here or by the local server.", "content": _json({}) | _problem()}
     return {
         "openapi": "3.1.0",
         "info": {"title": "GPU Shopper's agent", "version": "1"},
@@ -60,8 +72,9 @@ def description() -> dict[str, Any]:
             "/node/v1/llm/chat": {
                 "post": _call(
                     "A chat completion of the local OpenAI-compatible server, streamed where asked",
-                    anything,
+                    anything | {"text/event-stream": {"schema": _TEXT}},
                     requestBody={"required": True, "content": anything},
+                    responses={"default": error},
                 )
             },
             "/node/v1/files/upload": {
@@ -73,6 +86,8 @@ def description() -> dict[str, Any]:
                     _query("sha256", {"type": "string", "pattern": "^[0-9a-f]{64}$"}, "Of the file.", required=True),
                     _query("offset", _NUMBER, "The byte that this body begins at; 409 names the right one."),
                     requestBody={"required": True, "content": octets},
+                    responses={"202": part},
+                    links=_link("download", path="$request.query.path"),
                 )
             },
             "/node/v1/files/download/{path}": {
@@ -81,6 +96,7 @@ def description() -> dict[str, Any]:
                     octets,
                     {"name": "path", "in": "path", "required": True, "schema": _TEXT},
                     _query("checksum", {"type": "boolean"}, "Answer with the SHA-256 alone."),
+                    operationId="download",
                 )
             },
             "/node/v1/ml/command": {
@@ -88,6 +104,7 @@ def description() -> dict[str, Any]:
                     "Start a command without a shell, or control one",
                     _json(_STATE),
                     requestBody={"required": True, "content": _json(_COMMAND)},
+                    links=_link("logs", command="$response.body#/id"),
                 )
             },
             "/node/v1/status": {"get": _call("GPUs, disk, job, and when the session ends", anything)},
@@ -99,6 +116,7 @@ def description() -> dict[str, Any]:
                     _query("command", _TEXT, "The id of a command, for its output."),
                     _query("tail", {"type": "integer", "minimum": 0, "maximum": MOST_LINES}, "Lines; 100 without it."),
                     _query("follow", {"type": "boolean"}, "Send what is added, until the caller leaves."),
+                    operationId="logs",
                 )
             },
             "/node/v1/openapi.json": {"get": _call("This document", anything)},

@@ -14,36 +14,43 @@ import os
 import ssl
 import sys
 import threading
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import uvicorn
 
-from bot.agent import settings
+from bot.agent import libraries, settings
 from bot.agent.api.access import Access
 from bot.agent.api.app import Api
 from bot.agent.api.protocol import ImpatientProtocol
 from bot.agent.deadline import Deadline, Signed
-from bot.agent.memory import folder_of
+from bot.agent.own_folder import folder_of
 
 MOST_CONNECTIONS = 128
+#: Seconds after its start at which a first start keeps what it compiled. Those that start a machine are over then.
+KEEP_S = 3.0
 
 
 def main(_arguments: list[str], /) -> int:
-    """Serve until the reporter is gone."""
+    """Serve until the reporter is gone. Once it serves, what Python compiled is kept for the next start."""
+    line = sys.stdin.readline()
+    if not line:
+        return 0  # The reporter ended before it had a certificate.
     found = settings.read(settings.environment_of_machine())
     folder = folder_of(found.environment)
-    first = json.loads(sys.stdin.readline())
-    asyncio.run(_serve(found, folder.parent, first))
+    threading.Thread(target=_keep, args=(sys.argv[0], folder), daemon=True).start()
+    asyncio.run(_serve(found, folder.parent, json.loads(line)))
     os._exit(0)  # A thread may still wait for its input.
 
 
-def imported(_arguments: list[str], /) -> int:
-    """Import what the API loads later, too: Python keeps compiled what was imported up to here."""
+def _keep(archive: str, folder: Path) -> None:
+    """Wait until what starts with this process has started, and keep what was compiled by then."""
+    time.sleep(KEEP_S)
     with contextlib.suppress(ImportError):
-        import pynvml  # type: ignore[import-untyped,unused-ignore] # noqa: F401, PLC0415 # Only this process waits for it.
-    return 0
+        import pynvml  # type: ignore[import-untyped,unused-ignore] # noqa: F401, PLC0415 # The status reads GPUs with it.
+    libraries.keep(archive, folder)
 
 
 def tls(certificate: str, key: str) -> ssl.SSLContext:

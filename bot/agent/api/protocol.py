@@ -1,4 +1,4 @@
-"""Speak HTTP/1.1 as uvicorn does, and close connections whose caller does not send the head of a call."""
+"""Speak HTTP/1.1 as uvicorn does, and close connections whose caller sends no head, or no end of a refused body."""
 
 from __future__ import annotations
 
@@ -8,14 +8,19 @@ from typing import Any
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
-#: What a caller may take to send the head of a call, its TLS handshake included.
+#: What a caller may take to send the head of a call, its TLS handshake included, or the rest of an answered body.
 HEAD_S = 15.0
 
 
 class ImpatientProtocol(H11Protocol):
-    """A connection that is closed if the head of a call that began does not come in time, the first or a later one."""
+    """A connection that is closed if the head of a call that began does not come in time, the first or a later one.
 
-    _head_timer: asyncio.TimerHandle | None = None
+    A call may be answered before its body came whole. The rest is thrown away, and must come in that time, too.
+    """
+
+    _timer: asyncio.TimerHandle | None = None
+    #: Which of the two the timer waits for.
+    _awaited: Any = None
 
     def connection_made(self, transport: Any) -> None:
         """Begin to count."""
@@ -27,25 +32,36 @@ class ImpatientProtocol(H11Protocol):
         super().data_received(data)
         self._count()
 
+    def on_response_complete(self) -> None:
+        """Count while a body is not whole whose call is answered."""
+        super().on_response_complete()
+        if self.conn.their_state is h11.SEND_BODY:
+            self._count()
+
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop to count."""
         self._stop()
         super().connection_lost(exc)
 
     def _count(self) -> None:
-        if self.conn.their_state is not h11.IDLE:
+        state = self.conn.their_state
+        is_late = state is h11.IDLE or (state is h11.SEND_BODY and self._is_answered())
+        if not is_late or state is not self._awaited:
             self._stop()
-        elif self._head_timer is None:
-            self._head_timer = self.loop.call_later(HEAD_S, self._close)
+        if is_late and self._timer is None and not self.transport.is_closing():
+            self._timer, self._awaited = self.loop.call_later(HEAD_S, self._close), state
 
     def _stop(self) -> None:
-        if self._head_timer is not None:
-            self._head_timer.cancel()
-            self._head_timer = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _is_answered(self) -> bool:
+        cycle: RequestResponseCycle | None = self.cycle
+        return cycle is None or cycle.response_complete
 
     def _close(self) -> None:
         # A response may still be on its way to a caller who sends the next call already.
-        cycle: RequestResponseCycle | None = self.cycle
-        if (cycle is None or cycle.response_complete) and not self.transport.is_closing():
+        if self._is_answered() and not self.transport.is_closing():
             self.transport.close()
-        self._head_timer = None
+        self._timer = None

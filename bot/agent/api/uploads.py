@@ -17,10 +17,9 @@ from starlette.responses import JSONResponse, Response
 
 from bot.agent.api.bodies import chunks
 from bot.agent.api.problems import ApiRefusal
+from bot.agent.api.room import ComingUpload, UploadRoom
 from bot.agent.api.workspace import PARTS, AgentWorkspace, names_of
 
-#: What is left free on the disk, so that an upload never stops the job's checkpoint.
-SPARE_BYTES = 1 << 30
 BLOCK = 1 << 20
 _COLLECTS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _HASH = re.compile(r"[0-9a-f]{64}")
@@ -33,7 +32,7 @@ def _number(request: Request, name: str, otherwise: str) -> int:
     return int(text)
 
 
-async def upload(request: Request, workspace: AgentWorkspace) -> Response:
+async def upload(request: Request, workspace: AgentWorkspace, room: UploadRoom) -> Response:
     """`POST …/files/upload?path=&size=&sha256=&offset=`: append the body to what came before."""
     path, wanted = request.query_params.get("path", ""), request.query_params.get("sha256", "").lower()
     names_of(path)
@@ -43,15 +42,15 @@ async def upload(request: Request, workspace: AgentWorkspace) -> Response:
     name = hashlib.sha256(f"{path}\0{size}\0{wanted}".encode()).hexdigest()
     with _part(workspace, name) as part:
         at = os.lseek(part.file, 0, os.SEEK_END)
-        _check_room(part.file, size - at)
-        if offset != at:
-            raise ApiRefusal(409, f"Send the file from byte {at} on: offset={at}.", offset=at)
-        try:
-            at = await _append(request, part.file, at, size)
-        except ClientDisconnect:
-            raise ApiRefusal(400, "The connection ended before the body did.") from None
-        except OSError as error:
-            raise ApiRefusal(507, f"The disk does not take the file: {error.strerror}. Free some space.") from None
+        async with room.reserved(size - at) as coming:
+            if offset != at:
+                raise ApiRefusal(409, f"Send the file from byte {at} on: offset={at}.", offset=at)
+            try:
+                at = await _append(request, part.file, at, size, coming)
+            except ClientDisconnect:
+                raise ApiRefusal(400, "The connection ended before the body did.") from None
+            except OSError as error:
+                raise ApiRefusal(507, f"The disk does not take the file: {error.strerror}. Free some space.") from None
         if at < size:
             return JSONResponse({"path": path, "offset": at}, 202)
         if await asyncio.to_thread(sha256_of, part.file) != wanted:
@@ -101,14 +100,7 @@ def _has_name(folder: int, name: str, found: os.stat_result) -> bool:
     return (now.st_ino, now.st_dev) == (found.st_ino, found.st_dev)
 
 
-def _check_room(file: int, needed: int) -> None:
-    disk = os.fstatvfs(file)
-    free = disk.f_bavail * disk.f_frsize - SPARE_BYTES
-    if needed > free:
-        raise ApiRefusal(507, f"The disk has room for {max(free, 0) >> 20} MiB and the file needs {needed >> 20} MiB.")
-
-
-async def _append(request: Request, file: int, at: int, size: int) -> int:
+async def _append(request: Request, file: int, at: int, size: int, coming: ComingUpload) -> int:
     """Write the body to the end of the file, a block at a time, and return the new end."""
     waiting = bytearray()
     try:
@@ -119,6 +111,7 @@ async def _append(request: Request, file: int, at: int, size: int) -> int:
             if len(waiting) >= BLOCK:
                 at += await asyncio.to_thread(_write, file, bytes(waiting))
                 waiting.clear()
+                coming.left = size - at
     finally:
         at += _write(file, bytes(waiting))
     return at

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bot.agent.job_process import content
-from bot.agent.memory import DEFAULT_FOLDER, FOLDER, folder_of
+from bot.agent.own_folder import DEFAULT_FOLDER, FOLDER, folder_of
 
 #: The variable with the file's path.
 CRED_FILE = "CRED_FILE"

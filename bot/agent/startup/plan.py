@@ -11,6 +11,8 @@ from typing import Any
 from bot.agent.job_process import content, write_json
 
 BYTES = 1 << 18
+#: The plan and its progress as they are kept, and what the steps print.
+PLAN, STEPS, LOG = "startup_plan.json", "startup_steps.json", "startup.log"
 WAITING, RUNNING, DONE, FAILED, SKIPPED = "waiting", "running", "done", "failed", "skipped"
 
 

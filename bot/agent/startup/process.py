@@ -14,8 +14,7 @@ from typing import Any
 
 from bot.agent.job_process import content, own_program, write_json
 from bot.agent.machine import plain
-from bot.agent.startup.plan import BYTES, FAILED, Plan, StartupProgress
-from bot.agent.startup.runner import LOG, PLAN, STEPS
+from bot.agent.startup.plan import BYTES, FAILED, LOG, PLAN, STEPS, Plan, StartupProgress
 
 #: The most steps that a check-in reports.
 MOST = 16

@@ -15,9 +15,24 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bot.agent.job_process import CommandFolder, content
-from bot.agent.memory import folder_of, of_machine
+from bot.agent.memory import of_machine
+from bot.agent.own_folder import folder_of
 from bot.agent.startup.credentials import CRED_FILE, Credentials, of_this_machine
-from bot.agent.startup.plan import BYTES, DONE, FAILED, RUNNING, SKIPPED, WAITING, Plan, Server, StartupProgress, Step
+from bot.agent.startup.plan import (
+    BYTES,
+    DONE,
+    FAILED,
+    LOG,
+    PLAN,
+    RUNNING,
+    SKIPPED,
+    STEPS,
+    WAITING,
+    Plan,
+    Server,
+    StartupProgress,
+    Step,
+)
 from bot.agent.startup.server import TOO_LONG, ModelServer
 
 #: A script ends with this where it has nothing to do here; it is no failure.
@@ -26,7 +41,6 @@ LEFT_OUT = 77
 NO_SECRET, SECRETS_WAIT_S, LOOK_S = 78, 900.0, 0.5
 #: A model server starts without a shell. Where it has secrets, these words set them first.
 WITH_SECRETS = ("/bin/sh", "-c", '. "$CRED_FILE" || exit; exec "$@"', "sh")
-PLAN, STEPS, LOG = "startup_plan.json", "startup_steps.json", "startup.log"
 
 
 @dataclass

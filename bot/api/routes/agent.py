@@ -12,7 +12,7 @@ from bot.api.dependencies import NODE, refusals
 from bot.api.problems import ProblemRaised
 from bot.api.schemas.agent import CheckinIn, CheckinOut, CheckpointIn, SignedDeadline
 from bot.rules.nodes.checkins import Report
-from bot.rules.nodes.machine_report import MachineReport
+from bot.rules.nodes.machine_report import MachineReport, QueueCounts
 from bot.rules.nodes.node_api import NodeApiReport
 from bot.services.nodes.checkins import Checkins
 from bot.services.runtime.agent_archive import NOT_BUILT
@@ -65,6 +65,7 @@ def _report(body: CheckinIn) -> Report:
         idle_since=body.idle_since,
         checkpoint_step=seen.step,
         checkpoint_at=seen.at,
+        queue=QueueCounts(**body.queue.model_dump()) if body.queue else None,
         machine=MachineReport.of(body.machine.model_dump()) if body.machine else None,
         wants_startup=body.wants_startup,
         wants_secrets=body.wants_secrets,

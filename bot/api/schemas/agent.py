@@ -21,6 +21,7 @@ PLAIN = r"^[A-Za-z0-9 ._()/+:-]*$"
 GPU_MAX = 64
 HOST_KEY = r"^$|^(ssh|ecdsa)-[a-z0-9@.-]+ [A-Za-z0-9+/]+=*$"
 Count = Annotated[int, Field(ge=0, le=MOST)]
+QueueCount = Annotated[int, Field(ge=0, le=10**9)]
 Percent = Annotated[Decimal, Field(ge=0, le=100, decimal_places=6, max_digits=12)]
 
 
@@ -29,6 +30,15 @@ class CheckpointIn(In):
 
     step: Count | None = optional("The step that it holds.")
     at: AwareDatetime | None = optional("When.")
+
+
+class QueueIn(In):
+    """How far the job's own queue of runs is."""
+
+    waiting: QueueCount = Field(default=0, description="Runs that wait.")
+    running: QueueCount = Field(default=0, description="Runs that run now.")
+    done: QueueCount = Field(default=0, description="Runs that are done.")
+    failed: QueueCount = Field(default=0, description="Runs that failed.")
 
 
 class NodeApiIn(In):
@@ -93,6 +103,7 @@ class CheckinIn(In):
     )
     idle_since: AwareDatetime | None = optional("Since when its GPUs are idle; null while they work.")
     checkpoint: CheckpointIn | None = optional("The newest checkpoint that was saved.")
+    queue: QueueIn | None = optional("How many runs of the job's own queue wait, run, are done, and failed.")
     api: NodeApiIn | None = optional("The agent's own API, where it serves one.")
     machine: MachineIn | None = optional("What the agent sees of its machine.")
     wants_startup: bool = Field(default=False, description="Asks for the plan of its start-up.")
@@ -105,7 +116,9 @@ class CheckinIn(In):
 
     @model_validator(mode="after")
     def _words_of_version_1(self) -> Self:
-        """Refuse the newer words of a job in version 1, as a service of before does."""
+        """Refuse in version 1 what is newer, as a service of before does."""
+        if self.v == 1 and self.queue is not None:
+            raise ValueError('queue is part of version 2 only, so send "v": 2.')
         if self.v == 1 and self.job in (Work.QUEUED, Work.SAVING, Work.PAUSED):
             raise ValueError('job has this word in version 2 only, so send "v": 2.')
         return self

@@ -131,6 +131,15 @@ class MachineOut(Out):
     steps: list[StartupStepOut] = optional("The steps of its start-up.", [])
 
 
+class QueueOut(Out):
+    """How far the job's own queue of runs is, as the job reports it."""
+
+    waiting: int = Field(description="Runs that wait.")
+    running: int = Field(description="Runs that run now.")
+    done: int = Field(description="Runs that are done.")
+    failed: int = Field(description="Runs that failed.")
+
+
 class AgentOut(Out):
     """What the agent on the machine reported: empty before its first check-in. Percent per GPU."""
 
@@ -140,6 +149,7 @@ class AgentOut(Out):
     step: int | None = optional("The step that the job is at.")
     target_step: int | None = optional("The step at which the job is done.")
     tokens_per_s: Decimal | None = optional("Tokens per second over all GPUs.")
+    queue: QueueOut | None = optional("How far the job's own queue is; null where it reports none.")
     idle_since: datetime | None = optional("Since when its GPUs are idle; null while they work.")
     eta: datetime | None = optional("When the job is done at its present speed.")
     cost_to_finish_usd: Decimal | None = optional("What the rest of the job costs at its present speed.")

@@ -13,7 +13,7 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from bot.rules.nodes.machine_report import MachineReport, activity_words
+from bot.rules.nodes.machine_report import MachineReport, QueueCounts, activity_words
 from bot.rules.nodes.steady_rate import with_rate
 from bot.rules.policy.policy import Policy
 from bot.rules.values.phrases import hours, plural
@@ -68,6 +68,7 @@ class Report:
     idle_since: datetime | None = None
     checkpoint_step: int | None = None
     checkpoint_at: datetime | None = None
+    queue: QueueCounts | None = None
     machine: MachineReport | None = None
     #: It asks for the plan of its start-up.
     wants_startup: bool = False
@@ -93,6 +94,7 @@ class NodeStatus:
     tokens_per_s: Decimal | None = None
     checkpoint_step: int | None = None
     checkpoint_at: datetime | None = None
+    queue: QueueCounts | None = None
     machine: MachineReport | None = None
     #: The newest rates of its job, in tokens per second, the oldest first.
     rates: tuple[Decimal, ...] = ()
@@ -131,6 +133,7 @@ def after_checkin(before: NodeStatus, report: Report, busy_percent: Decimal, now
         tokens_per_s=report.tokens_per_s,
         checkpoint_step=report.checkpoint_step,
         checkpoint_at=min(report.checkpoint_at, now) if report.checkpoint_at else None,
+        queue=report.queue,
         machine=report.machine.known_by(now) if report.machine else before.machine,
         rates=with_rate(
             before.rates,
@@ -277,6 +280,8 @@ def node_line(found: NodeStatus | None, now: datetime) -> str:
         said.append(f"the job is {found.work}")
     if found.step is not None:
         said.append(f"step {found.step:,}" + (f" of {found.target_step:,}" if found.target_step else ""))
+    if found.queue is not None:
+        said.append(found.queue.words)
     if found.tokens_per_s is not None:
         said.append(f"{found.tokens_per_s:,.0f} tokens/s")
     if found.idle_since is not None:

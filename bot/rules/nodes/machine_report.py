@@ -24,6 +24,27 @@ class GpuReport:
     temperature_c: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class QueueCounts:
+    """How many runs of the job's own queue wait, run, are done, and failed."""
+
+    waiting: int = 0
+    running: int = 0
+    done: int = 0
+    failed: int = 0
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return self.waiting + self.running + self.done + self.failed
+
+    @property
+    def words(self) -> str:
+        """Say how far the queue is: `queue 7/12 done, 1 failed`."""
+        failed = f", {self.failed:,} failed" if self.failed else ""
+        return f"queue {self.done:,}/{self.total:,} done{failed}"
+
+
 class StepOutcome(StrEnum):
     """Say how far one step of a machine's start-up is."""
 

@@ -16,7 +16,7 @@ from bot.rules.instances.power import PowerAction
 from bot.rules.nodes import checkins as rules
 from bot.rules.nodes.checkins import NodeStatus, Report, Work
 from bot.rules.nodes.host_keys import KeyMatch, compare
-from bot.rules.nodes.machine_report import MachineReport, startup_changed
+from bot.rules.nodes.machine_report import MachineReport, QueueCounts, startup_changed
 from bot.rules.nodes.node_api import Declared, NodeApiReport, declared
 from bot.rules.nodes.tokens import JudgedToken, StoredTokens, TokenVerdict, judge_token
 from bot.rules.values.reply_code import ReplyCode
@@ -246,6 +246,7 @@ def node_status(node: Node) -> NodeStatus:
         tokens_per_s=Decimal(said["tokens_per_s"]) if said.get("tokens_per_s") else None,
         checkpoint_step=said.get("checkpoint_step"),
         checkpoint_at=at("checkpoint_at"),
+        queue=QueueCounts(**said["queue"]) if said.get("queue") else None,
         machine=_machine(said),
         rates=tuple(Decimal(one) for one in said.get("rates", ())),
     )
@@ -284,6 +285,7 @@ def columns(found: NodeStatus) -> dict[str, Any]:
         "tokens_per_s": str(found.tokens_per_s) if found.tokens_per_s is not None else None,
         "checkpoint_step": found.checkpoint_step,
         "checkpoint_at": found.checkpoint_at.isoformat() if found.checkpoint_at else None,
+        "queue": asdict(found.queue) if found.queue else None,
         "machine": machine,
         "rates": [str(one) for one in found.rates],
         "steps": steps,

@@ -89,7 +89,7 @@ async def test_a_full_disk_is_said_before_anything_is_written(
     caller: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reply = await caller.post("files/upload", params=asked("a", b"x", size=10**15 - 1), content=b"x")
-    assert (reply.status_code, "room for" in reply.json()["detail"]) == (507, True)
+    assert (reply.status_code, "room for" in reply.json()["detail"]) == (413, True)
 
 
 @pytest.mark.parametrize("path", WRONG_PATHS)

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from bot.agent.memory import DEFAULT_FOLDER, FOLDER
+from bot.agent.own_folder import DEFAULT_FOLDER, FOLDER
 from bot.agent.startup.credentials import CRED_FILE, Credentials, of_this_machine
-from bot.agent.startup.plan import DONE, FAILED, Plan, StartupProgress
-from bot.agent.startup.runner import LOG, NO_SECRET, STEPS, Runner
+from bot.agent.startup.plan import DONE, FAILED, LOG, STEPS, Plan, StartupProgress
+from bot.agent.startup.runner import NO_SECRET, Runner
 from tests.agent.startup.test_runner import plan_of, step
 
 HOSTILE = "it's \"quoted\" $HOME `id` $(id) \\ \\' ; export A=b\n\nexport PATH=/nowhere\n# 'ä€\t"

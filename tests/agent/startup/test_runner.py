@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from bot.agent.job_process import CommandFolder
-from bot.agent.memory import FOLDER
-from bot.agent.startup.plan import DONE, FAILED, RUNNING, SKIPPED, Plan, StartupProgress
+from bot.agent.own_folder import FOLDER
+from bot.agent.startup.plan import DONE, FAILED, LOG, RUNNING, SKIPPED, STEPS, Plan, StartupProgress
 from bot.agent.startup.process import Startup
-from bot.agent.startup.runner import LOG, STEPS, Runner
+from bot.agent.startup.runner import Runner
 from tests.agent.test_job_process import until
 
 

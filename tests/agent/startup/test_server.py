@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from bot.agent.job_process import CommandFolder
-from bot.agent.startup.plan import DONE, Plan, Server, StartupProgress
-from bot.agent.startup.runner import LOG, STEPS, Runner
+from bot.agent.startup.plan import DONE, LOG, STEPS, Plan, Server, StartupProgress
+from bot.agent.startup.runner import Runner
 from bot.agent.startup.server import TOO_LONG, ModelServer
 from tests.agent.test_job_process import until
 

@@ -23,7 +23,7 @@ from bot.rules.nodes.checkins import (
     node_line,
     progress,
 )
-from bot.rules.nodes.machine_report import MachineReport
+from bot.rules.nodes.machine_report import MachineReport, QueueCounts
 from bot.rules.policy.policy import Policy
 from ledger.kernel.end_reason import Grace
 from ledger.kernel.states import SessionState
@@ -162,12 +162,15 @@ def test_what_a_status_says() -> None:
         step=12000,
         target_step=50000,
         tokens_per_s=Decimal(4200),
+        queue=QueueCounts(waiting=4, running=1, done=7),
         idle_since=NOW - MINUTE,
     )
     assert node_line(found, NOW) == (
-        "Its agent reported 40 seconds ago; GPUs at 92%, 0%; step 12,000 of 50,000; 4,200 tokens/s; "
+        "Its agent reported 40 seconds ago; GPUs at 92%, 0%; step 12,000 of 50,000; queue 7/12 done; 4,200 tokens/s; "
         "idle since 11:59 UTC."
     )
+    failing = NodeStatus(at=NOW, queue=QueueCounts(done=1000, failed=2))
+    assert node_line(failing, NOW) == "Its agent reported 0 seconds ago; queue 1,000/1,002 done, 2 failed."
     bare = NodeStatus(at=NOW - 9 * MINUTE, step=3)
     assert node_line(bare, NOW) == "Its agent reported 9 minutes ago; step 3."
     assert node_line(NodeStatus(at=NOW), NOW) == "Its agent reported 0 seconds ago."
@@ -201,3 +204,10 @@ def test_an_idle_end_says_what_the_agent_reported_last() -> None:
     )
     assert sentence(0, 4) == " Last report: GPU 0% to 4%."
     assert sentence() == ""
+
+
+def test_a_queue_counts_until_the_next_report_without_one() -> None:
+    counts = QueueCounts(waiting=2)
+    first = after_checkin(NodeStatus(), Report(seq=1, queue=counts), Decimal(5), NOW)
+    assert first.queue == counts
+    assert after_checkin(first, Report(seq=2), Decimal(5), NOW).queue is None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
+import os
+import re
 import shutil
 import socket
 import subprocess
@@ -18,6 +19,7 @@ import asyncssh
 import pytest
 import yaml
 
+from bot.cli.demo.demo_agent import REQUIREMENTS, copy_library
 from ledger.models import Node
 from providers.sandbox.nodes.folders import authorize
 from providers.sandbox.nodes.process_nodes import ProcessNode, ProcessNodes
@@ -25,41 +27,39 @@ from tests.providers.sandbox.nodes.machines import marked
 from tests.scenarios.processes.processes import Nursery, nursery
 from tests.support.stack import LOOK_S, Town, town
 
-#: What the API of the agent imports, and what that imports.
-LIBRARIES = (
-    "starlette",
-    "uvicorn",
-    "httpx",
-    "httpcore",
-    "h11",
-    "anyio",
-    "idna",
-    "certifi",
-    "click",
-    "typing_extensions",
+#: How `make agent` installs the libraries that machines get.
+LOCKED = (
+    *("--no-deps", "--require-hashes", "--only-binary", ":all:", "--python-version", "3.10"),
+    *("-r", str(REQUIREMENTS)),
 )
+INSTALL_S = 120
 #: How long anything on a machine may take that takes a second on an idle computer.
 NODE_S = 40.0
 
 
 @pytest.fixture(scope="session")
 def agent_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The agent's archive, built once, with the libraries of its API as this environment has them."""
+    """The agent's archive, built once, with the locked libraries that machines get."""
     folder = tmp_path_factory.mktemp("agent")
-    (folder / "libraries").mkdir()
-    for name in LIBRARIES:
-        spec = importlib.util.find_spec(name)
-        assert spec is not None
-        assert spec.origin is not None
-        if spec.submodule_search_locations:
-            shutil.copytree(Path(spec.origin).parent, folder / "libraries" / name)
-        else:
-            shutil.copy(spec.origin, folder / "libraries")
-    out = folder / "agent.pyz"
-    subprocess.run(
-        [sys.executable, "-m", "bot.agent.build", folder / "libraries", out], check=True, capture_output=True
-    )
+    libraries, out = folder / "libraries", folder / "agent.pyz"
+    if not _locked(libraries):
+        print("The locked libraries can't be downloaded, so the agent has those of this environment.")
+        shutil.rmtree(libraries, ignore_errors=True)
+        for name in re.findall(r"^([a-z0-9-]+)==", REQUIREMENTS.read_text("utf-8"), re.MULTILINE):
+            copy_library(name, libraries)
+    subprocess.run([sys.executable, "-m", "bot.agent.build", libraries, out], check=True, capture_output=True)
     return out
+
+
+def _locked(libraries: Path) -> bool:
+    """Whether they could be installed there."""
+    uv = str(Path(sys.executable).parent / "uv")
+    command = [uv, "pip", "install", "--quiet", *LOCKED, "--target", str(libraries)]
+    quick = {**os.environ, "UV_HTTP_RETRIES": "0", "UV_HTTP_TIMEOUT": "20"}
+    try:
+        return subprocess.run(command, env=quick, timeout=INSTALL_S, capture_output=True, check=False).returncode == 0
+    except (OSError, subprocess.TimeoutExpired):
+        return False
 
 
 @pytest.fixture(scope="session")

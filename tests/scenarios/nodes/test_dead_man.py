@@ -10,33 +10,35 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from ledger.core.writes import amend
 from ledger.kernel.states import SessionState
 from ledger.models import Session
-from tests.scenarios.nodes.conftest import NODE_S, Build, NodeTown
-from tests.support.barriers import Which
-from tests.support.stack import CALLS
+from tests.scenarios.nodes.conftest import Build, NodeTown
+from tests.support.cable import Cable, cable
 
 pytestmark = pytest.mark.slow
 SPEED = 60.0
 #: Seconds of the machine from the kill to its paid end, and how long after that it must be gone.
 PAID_S, GRACE_S = 240.0, 600.0
-STOP = Which("PUT", r"/vast/api/v0/instances/\d+/")
+#: Seconds of the machine for which an outage outlives the grace.
+OUTAGE_S = 120.0
 #: The machine's calendar when it boots, and in the middle of its life: years behind, then years ahead.
 BEHIND_S, AHEAD_S = -3e8, 3e8
 
 
 @asynccontextmanager
-async def abandoned(build: Build, cloud: str, **options: float) -> AsyncIterator[tuple[NodeTown, float]]:
-    """A machine that trains and whose bot was killed; with the time when it last received its end."""
-    async with build(cloud, clock_speed=SPEED, **options) as here:
+async def abandoned(build: Build, cloud: str, **options: Any) -> AsyncIterator[tuple[NodeTown, float, Cable]]:
+    """A machine that trains and whose bot was killed, when it last received its end, and its network to its cloud."""
+    async with cable() as network, build(cloud, clock_speed=SPEED, network=network.url, **options) as here:
         place = here.town
         await place.ask()
         await place.approve()
         await place.ready()
+        network.target = here.nodes.address
         await here.on_node("train-stub --step-s 0.1 --steps 100000")
         session = (await place.books()).sessions[-1]
         end = place.clock.now() + timedelta(seconds=PAID_S)
@@ -49,7 +51,7 @@ async def abandoned(build: Build, cloud: str, **options: float) -> AsyncIterator
 
         await here.until(received)
         await place.kill()
-        yield here, time.monotonic()
+        yield here, time.monotonic(), network
 
 
 def step(here: NodeTown) -> int:
@@ -84,7 +86,7 @@ async def is_booked_once(here: NodeTown) -> None:
 
 @pytest.mark.parametrize("cloud", ["vast", "runpod"])
 async def test_a_machine_without_its_bot_ends_itself_after_its_paid_end(build: Build, cloud: str) -> None:
-    async with abandoned(build, cloud) as (here, since_s):
+    async with abandoned(build, cloud) as (here, since_s, _):
         await runs_on_until_its_end(here, since_s)
         await here.until(lambda: not here.town.alive())
         gone_after_s = (time.monotonic() - since_s) * SPEED - PAID_S
@@ -94,7 +96,7 @@ async def test_a_machine_without_its_bot_ends_itself_after_its_paid_end(build: B
 
 
 async def test_a_wrong_and_stepped_calendar_changes_nothing(build: Build) -> None:
-    async with abandoned(build, "vast", calendar_off_s=BEHIND_S) as (here, since_s):
+    async with abandoned(build, "vast", calendar_off_s=BEHIND_S) as (here, since_s, _):
         here.nodes.calendar_off_s = AHEAD_S
         here.nodes.set_clock(here.node().root)
         await runs_on_until_its_end(here, since_s)
@@ -103,20 +105,32 @@ async def test_a_wrong_and_stepped_calendar_changes_nothing(build: Build) -> Non
         await is_booked_once(here)
 
 
-async def test_a_machine_whose_network_was_cut_ends_itself_when_it_is_back(build: Build) -> None:
-    async with abandoned(build, "vast") as (here, since_s):
-        cut = [here.town.cloud_gate.hold(which) for which in (CALLS["vast"]["destroy"], STOP)]
-        for one in cut:
-            await one.caught(limit_s=NODE_S)
-            one.drop()
+@pytest.mark.parametrize("cloud", ["vast", "runpod"])
+async def test_an_outage_of_the_whole_time_delays_its_end_until_the_network_is_back(build: Build, cloud: str) -> None:
+    """A machine that is cut off from everything can't reach its cloud, so no grace holds. It says so, and keeps trying.
+
+    Cut off from the bot alone, it is as one whose bot was killed: it ends within the grace.
+    """
+    async with abandoned(build, cloud) as (here, since_s, network):
+        await network.cut()
+        await runs_on_until_its_end(here, since_s)
+        await here.until(lambda: (time.monotonic() - since_s) * SPEED > PAID_S + GRACE_S + OUTAGE_S)
+        assert here.town.alive()
+        log = here.read("opt/gpu-shopper/agent.log")
+        assert "This machine can't end itself and tries again" in log
+        assert "did not get through" in log
+        back_s = time.monotonic()
+        await network.mend()
         await here.until(lambda: not here.town.alive())
-        assert (time.monotonic() - since_s) * SPEED > PAID_S
+        gone_after_s = (time.monotonic() - back_s) * SPEED
+        print(f"{cloud}: gone {gone_after_s:.0f} of its seconds after the network was back")
+        assert gone_after_s < GRACE_S
         await is_booked_once(here)
 
 
 @pytest.mark.parametrize("cloud", ["lambda", "tensordock"])
 async def test_where_a_machine_cannot_end_itself_it_says_so_and_the_bot_does(build: Build, cloud: str) -> None:
-    async with abandoned(build, cloud) as (here, since_s):
+    async with abandoned(build, cloud) as (here, since_s, _):
         log = "opt/gpu-shopper/agent.log"
         assert "This cloud has no way for a machine to end itself." in here.read(log)
         await runs_on_until_its_end(here, since_s)

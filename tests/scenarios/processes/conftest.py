@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.scenarios.processes.processes import Nursery, nursery
-from tests.support.chromium import find
+from tests.support.debian_packages import find
 from tests.support.matrix import leave_out, take_turns
 from tests.support.script import Play, play
 from tests.support.stack import Town, town

@@ -19,7 +19,7 @@ from bot.cli.demo.demo_stack import Playground, playground
 from ledger.queries.audit import read_books
 from providers.sandbox.engine import SandboxCloud
 from tests.scenarios.processes.processes import PROGRAM
-from tests.support.chromium import find
+from tests.support.debian_packages import find
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 LIMIT_MS = 25_000
