@@ -18,7 +18,8 @@ from bot.outbound.ssh_login import Ran, SshLogin
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.timing import Timing
 from bot.rules.values.labels import LabelKey
-from bot.services.market.catalog import Catalog, ReadModel, ReadRuns, no_models, no_runs
+from bot.services.market import host_history
+from bot.services.market.catalog import Catalog, ReadHosts, ReadModel, ReadRuns, no_hosts, no_models, no_runs
 from bot.services.plans import run_history
 from bot.services.runtime.agent_archive import NOT_BUILT, AgentArchive
 from bot.services.runtime.clock_guard import GuardedClock
@@ -83,10 +84,11 @@ def build_catalog(
     read_runs: ReadRuns = no_runs,
     stores: Collection[str] = (),
     read_model: ReadModel = no_models,
+    read_hosts: ReadHosts = no_hosts,
 ) -> Catalog:
     """Build the market of these clouds, which also names the clouds without credentials; own runs correct its plans."""
     unused = [name for name in REGISTRY if name not in providers]
-    return Catalog(providers, clock, timing.offers_timeout_s, unused, read_runs, stores, read_model)
+    return Catalog(providers, clock, timing.offers_timeout_s, unused, read_runs, stores, read_model, read_hosts)
 
 
 def build_context(
@@ -158,7 +160,9 @@ def assemble(
         policy=policy,
         timing=timing,
         providers=providers,
-        catalog=build_catalog(providers, clock, timing, run_history.reader(db), stores, read_model),
+        catalog=build_catalog(
+            providers, clock, timing, run_history.reader(db), stores, read_model, host_history.reader(db, clock)
+        ),
         labels=labels,
         reach=SshReach(timing.reach_timeout_s),
         inbox=InboxWriter(db, timedelta(seconds=timing.claim_ttl_s)),

@@ -17,10 +17,13 @@ from bot.rules.market.ranking import ASSUMED_STABILITY, BEST_COST, BEST_STABILIT
 from bot.rules.market.scoring import Cases, Scored, expected_losses, needed_s, score, stock_rank, unsuited
 from bot.rules.policy.policy import Policy
 from bot.rules.sizing.interruptions import Checkpointing, loss, losses_per_h, many_losses, rates_per_h
+from ledger.kernel.host_record import HostRecord
 from ledger.kernel.job import GpuConstraint, JobRequest, SpotPolicy
 from providers.contract import Offer, Stock
 from tests.rules.builders import CLOUDS, OFFERS, SHARES, job, offer
 
+#: Enough good hours to bring 0.95 to exactly 0.96.
+DAYS = Decimal(60)
 ANY = GpuConstraint(count_min=1, count_max=8)
 RUNS = (
     *(("model=" + size, "tokens=50M", "seq=2048", "batch=64", "goal=20h") for size in ("1B", "13B")),
@@ -74,6 +77,7 @@ PLAIN = st.builds(
     egress_usd_gb=st.just(Decimal(0)),
     ingress_usd_gb=st.sampled_from([Decimal(0), Decimal("0.01")]),
     reliability=st.sampled_from([None, Decimal("0.95")]),
+    own=st.sampled_from([None, None, HostRecord(3, 2, 1, Decimal("7.1")), HostRecord(1), HostRecord(2, hours=DAYS)]),
 )
 MANY = st.lists(
     PLAIN | st.builds(lambda one, flaw: replace(one, **flaw), PLAIN, FLAWS),

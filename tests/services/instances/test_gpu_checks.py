@@ -247,6 +247,24 @@ async def test_a_machine_that_failed_its_check_is_offered_to_nobody_for_a_day(w:
     assert "failed its check" not in str(later.excluded)
 
 
+async def test_what_a_host_showed_is_a_reason_of_its_later_offers_and_not_of_the_inventory(w: World) -> None:
+    w.tune(replacements=0, options_shown=50)
+    w.arm(Flaw.WRONG_GPU, "vast")
+    row = (await the(w, await booted(w, "vast")))[1]
+    w.clock.advance(25 * 3600)
+    reply = await w.ask(CAROL, candidates=("vast",))
+    await w.settle()
+    later = await w.view(str(reply.data["request_id"]))
+    (known,) = [one for one in later.options if one.offer["machine_id"] == row.machine_id]
+    assert "reliability (1 of 1 session on this host failed)." in known.why
+    assert all("on this host" not in one.why for one in later.options if one is not known)
+    answer = await w.ctx.catalog.market(later.request.job, 50)
+    assert [one.machine_id for one in answer.offers if one.own is not None] == [row.machine_id]
+    listing = await w.ctx.catalog.inventory(later.request.job, w.ctx.policy)
+    assert row.machine_id in {one.machine_id for one in listing.market.offers}
+    assert not any(one.own for one in listing.market.offers)
+
+
 async def test_a_team_may_be_content_with_a_port_that_greets(w: World) -> None:
     w.tune(validate_login=False)
     request_id = await w.approved(candidates=("vast",))
