@@ -14,7 +14,7 @@ from bot import logs
 from bot.outbound import ssh_login, ssh_probe
 from bot.outbound.checkpoint_stores import Stores
 from bot.outbound.model_hub import ModelHub
-from bot.outbound.ssh_login import Ran, SshLogin
+from bot.outbound.ssh_login import Followed, Ran, SshLogin
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.timing import Timing
 from bot.rules.values.labels import LabelKey
@@ -32,6 +32,7 @@ from bot.settings.policy_file import PolicyFile
 from ledger.core.inbox import InboxWriter
 from ledger.engine.db import Database
 from ledger.kernel.clock import Clock
+from ledger.kernel.login_problem import LoginProblem
 from providers.contract import Provider
 from providers.profiles import model
 from providers.rate_limits import Pacer
@@ -57,6 +58,10 @@ class SshReach:
     async def run(self, login: SshLogin, command: str, *, stdin: str = "", timeout_s: float) -> Ran:
         """Log in, accepting the known host key only, and run one command."""
         return await ssh_login.run(login, command, stdin=stdin, timeout_s=timeout_s)
+
+    async def follow(self, login: SshLogin, command: str, *, timeout_s: float) -> Followed | LoginProblem:
+        """Log in, accepting the known host key only, and return a command that goes on."""
+        return await ssh_login.follow(login, command, timeout_s=timeout_s)
 
 
 def build_providers(settings: Settings, clock: Clock, pacer: Pacer) -> dict[str, Provider]:

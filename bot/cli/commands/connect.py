@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -11,7 +12,7 @@ import typer
 
 from bot.api.schemas.sessions import LoginOut
 from bot.cli.access import ssh_client
-from bot.cli.access.api_client import spoken
+from bot.cli.access.api_client import ApiClient, elsewhere, spoken
 from bot.cli.access.ssh_client import Destination, become, destination, operands, remote_paths
 from bot.cli.terminal.options import Json, Named, plain_id
 from bot.cli.terminal.screen import fail, say
@@ -77,23 +78,45 @@ def logs(
     session: Named,
     source: Annotated[LogSource, typer.Option(help="Which log.")] = LogSource.JOB,
     lines: Annotated[int, typer.Option("--lines", "-n", min=1, max=LINES_MAX, help="How many lines.")] = LINES,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Show what is added, with your own ssh.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Show what is added, until Ctrl-C.")] = False,
     as_json: Json = False,
 ) -> None:
     """Show the end of a log on a session's machine, or follow it until Ctrl-C.
 
+    With a service's address (`GPU_SHOPPER_URL`), the service reads the log, so you need no SSH key. Without one, your
+    own ssh follows it.
+
     Examples: `gpu-shopper logs 4k7m2p`, `gpu-shopper logs 4k7m2p -f`, `gpu-shopper logs 4k7m2p --source startup`.
     """
+    named = plain_id(session, "sessions")
+    if follow and elsewhere():
+        _follow(f"/sessions/{named}/logs", source, lines)
+        return
     if follow:
         at = _found(session)
         become("ssh", (*at.options, at.name, tail_command(source, lines, follow=True)))
-    named = plain_id(session, "sessions")
     found = spoken(lambda api: api.get(f"/sessions/{named}/logs", source=str(source), lines=lines))
     if as_json:
         show_result(found, as_json=True)
         return
     for line in found["lines"]:
         say(line)
+
+
+def _follow(path: str, source: LogSource, lines: int) -> None:
+    """Print the lines of a service's stream as they come, and then why it ended."""
+
+    async def stream(api: ApiClient) -> None:
+        ended = ""
+        async for line in api.lines(path, source=str(source), lines=lines, follow="true"):
+            if line.startswith("data: "):
+                event = json.loads(line.removeprefix("data: "))
+                ended = str(event.get("sentence", ""))
+                if "line" in event:
+                    say(str(event["line"]))
+        say(ended or "The connection to the service ended.", stderr=True)
+
+    spoken(stream)
 
 
 @scp_app.command(context_settings=AS_TYPED)

@@ -19,6 +19,7 @@ from ledger.core import amend
 from ledger.models import Instance
 from tests.cli.test_commands import elsewhere
 from tests.cli.test_doors import Terminal, terminal
+from tests.services.nodes.test_key_writes import machine as inside_of
 from tests.support.wire import RealReach
 
 __all__ = ["elsewhere", "terminal"]
@@ -206,6 +207,20 @@ async def test_another_machine_at_that_address_and_a_missing_program_are_refused
     (tools / "ssh").chmod(0o755)
     code, out, _ = await m.run("logs", m.short, "-f", "-n", "7", PATH=str(tools))
     assert (code, f"|gpu-shopper-{m.short}|" in out, 'tail -n 7 -F -- "$f"|' in out) == (0, True, True)
+
+
+async def test_a_log_is_followed_through_the_service_and_says_why_it_ends(terminal: Terminal) -> None:
+    t, w = terminal, terminal.w
+    assert isinstance(w.ctx.reach, RealReach)
+    w.ctx.reach.keys = True
+    request_id = await w.running(operator(), candidates=("vast",))
+    t.far()
+    (await inside_of(w))[1].files["job.log"] = b"step 1\nstep 2\n"
+    following = asyncio.create_task(t.run("logs", request_id[-6:], "-f", "-n", "1"))
+    while not (await asyncio.wait({following}, timeout=0.2))[0]:
+        w.clock.advance(901)
+    code, out, err = await following
+    assert (code, out, err) == (0, "step 2\n", "A stream lasts 15 minutes. Start it again.\n")
 
 
 async def test_what_cannot_be_connected_to_is_said_in_a_sentence(terminal: Terminal) -> None:

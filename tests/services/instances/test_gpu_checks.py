@@ -13,7 +13,7 @@ import pytest
 
 from bot.api.views import session_out
 from bot.cli.terminal.views import session_details
-from bot.outbound.ssh_login import Ran, SshLogin
+from bot.outbound.ssh_login import Followed, Ran, SshLogin
 from bot.rules.instances.checked_gpus import checked_gpus
 from bot.rules.instances.power import PowerAction
 from bot.services.instances import gpu_checks, power
@@ -23,6 +23,7 @@ from bot.services.runtime.ports import Reach, Reached
 from bot.services.sessions.service import Status
 from bot.slack.blocks.request import CardFacts
 from bot.slack.blocks.session import session_ready_and_ended, status
+from ledger.kernel.login_problem import LoginProblem
 from ledger.kernel.states import InstanceState, RequestState, SessionState
 from ledger.models import Instance
 from ledger.queries.views import RequestView
@@ -71,6 +72,9 @@ class Counted:
         self.began.set()
         await self.goes_on.wait()
         return await self.behind.run(login, command, stdin=stdin, timeout_s=timeout_s)
+
+    async def follow(self, login: SshLogin, command: str, *, timeout_s: float) -> Followed | LoginProblem:
+        return await self.behind.follow(login, command, timeout_s=timeout_s)
 
 
 async def booted(w: World, cloud: str, **changes: Any) -> str:
