@@ -111,7 +111,7 @@ async def logs(
     session: SessionParam,
     source: LogWhich = LogSource.JOB,
     lines: LogLines = LINES,
-    follow: Annotated[bool, Query(description="true: go on with what is added, as a stream of events.")] = False,
+    follow: Annotated[bool, Query(description="true: also send what is added, as a stream of events.")] = False,
 ) -> Any:
     """Show the end of a log on the session's machine, for its owner and the people who share it.
 

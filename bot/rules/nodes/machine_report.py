@@ -1,6 +1,6 @@
 """Describe what an agent reports about its machine: GPUs, driver, disk, host key, and how its start went.
 
-All of it is the machine's own word, so it decides nothing and is shown only.
+All of it is the machine's own word. Only CPU, network and logins decide something: whether the machine is idle.
 """
 
 from __future__ import annotations
