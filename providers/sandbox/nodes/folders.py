@@ -210,6 +210,7 @@ def _write_programs(root: Path, machine: SandboxMachine) -> None:
         },
         **{tool: inside.format(f"{tool.replace('-', '_')}.py") for tool in ("train-stub", "serve-stub")},
         "vllm": inside.format("serve_stub.py"),
+        **dict.fromkeys(("jupyter", "tensorboard"), inside.format("pages_stub.py")),
     }
     for name, text in programs.items():
         (root / "bin" / name).write_text(text)
