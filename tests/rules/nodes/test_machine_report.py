@@ -97,6 +97,22 @@ def test_the_start_up_in_one_line(steps: tuple[StartupStep, ...], line: str) -> 
     assert startup_line(steps) == line
 
 
+@pytest.mark.parametrize(
+    ("step", "install", "doing"),
+    [
+        ("driver", "train", "checking the driver"),
+        ("python packages", "train", "installing torch 2.8 and more"),
+        ("python packages", "serve", "installing vLLM 0.11 and more"),
+        ("python packages", "gone", "installing Python packages"),
+        ("python packages", None, "installing Python packages"),
+        ("serve", "serve", "starting the model server"),
+        ("repo", None, "fetching the repository"),
+    ],
+)
+def test_each_step_is_said_in_words(step: str, install: str | None, doing: str) -> None:
+    assert startup_line((StartupStep(step, StepOutcome.RUNNING, 41),), install) == f"Start-up: {doing}, 41 s"
+
+
 def test_only_another_state_is_a_change_of_the_start_up() -> None:
     first, later = MachineReport(steps=(DONE, RUNNING)), MachineReport(steps=(DONE, replace(RUNNING, seconds=101)))
     assert not startup_changed(first, later)

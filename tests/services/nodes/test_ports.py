@@ -34,6 +34,10 @@ async def test_each_cloud_opens_what_was_asked_for_or_a_tunnel_does(
     assert out.ssh is not None
     http, tcp = out.ssh.ports
     ready = session_ready_and_ended.ready(view, "/gpu").text
+    assert NOTHING_PROTECTS in ready
+    kept = replace(view.request.job, checkpoint="hf://org/model")
+    safe = replace(view, request=SimpleNamespace(job=kept))  # type: ignore[arg-type]
+    assert NOTHING_PROTECTS not in session_ready_and_ended.ready(safe, "/gpu").text
     printed = "\n".join(session_details(out).sentences)
     assert "ports 8888/http, 6006/tcp" in details(view.request.job)
     if page is None or plain is None:
