@@ -25,9 +25,7 @@ ANSWER: Final = timedelta(minutes=5)
 #: The cap must pay for this as well: from the order to the moment that the cloud stops billing.
 END_TAKES_S: Final = 60
 #: What a person reads where a request names no place for its checkpoints.
-NOTHING_PROTECTS: Final = (
-    "Nothing protects its data: there is no `checkpoint=`, and its end deletes the machine."
-)
+NOTHING_PROTECTS: Final = "Nothing protects its data: there is no `checkpoint=`, and its end deletes the machine."
 
 
 class Unverified(StrEnum):
