@@ -14,11 +14,12 @@ from bot import logs
 from bot.outbound import ssh_login, ssh_probe
 from bot.outbound.checkpoint_stores import Stores
 from bot.outbound.model_hub import ModelHub
-from bot.outbound.ssh_login import Ran, SshLogin
+from bot.outbound.ssh_login import Followed, Ran, SshLogin
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.timing import Timing
 from bot.rules.values.labels import LabelKey
-from bot.services.market.catalog import Catalog, ReadModel, ReadRuns, no_models, no_runs
+from bot.services.market import host_history
+from bot.services.market.catalog import Catalog, ReadHosts, ReadModel, ReadRuns, no_hosts, no_models, no_runs
 from bot.services.plans import session_times
 from bot.services.runtime.agent_archive import NOT_BUILT, AgentArchive
 from bot.services.runtime.clock_guard import GuardedClock
@@ -31,6 +32,7 @@ from bot.settings.policy_file import PolicyFile
 from ledger.core.inbox import InboxWriter
 from ledger.engine.db import Database
 from ledger.kernel.clock import Clock
+from ledger.kernel.login_problem import LoginProblem
 from providers.contract import Provider
 from providers.profiles import model
 from providers.rate_limits import Pacer
@@ -56,6 +58,10 @@ class SshReach:
     async def run(self, login: SshLogin, command: str, *, stdin: str = "", timeout_s: float) -> Ran:
         """Log in, accepting the known host key only, and run one command."""
         return await ssh_login.run(login, command, stdin=stdin, timeout_s=timeout_s)
+
+    async def follow(self, login: SshLogin, command: str, *, timeout_s: float) -> Followed | LoginProblem:
+        """Log in, accepting the known host key only, and return a command that goes on."""
+        return await ssh_login.follow(login, command, timeout_s=timeout_s)
 
 
 def build_providers(settings: Settings, clock: Clock, pacer: Pacer) -> dict[str, Provider]:
@@ -83,10 +89,11 @@ def build_catalog(
     read_runs: ReadRuns = no_runs,
     stores: Collection[str] = (),
     read_model: ReadModel = no_models,
+    read_hosts: ReadHosts = no_hosts,
 ) -> Catalog:
     """Build the market of these clouds, which also names the clouds without credentials; own runs correct its plans."""
     unused = [name for name in REGISTRY if name not in providers]
-    return Catalog(providers, clock, timing.offers_timeout_s, unused, read_runs, stores, read_model)
+    return Catalog(providers, clock, timing.offers_timeout_s, unused, read_runs, stores, read_model, read_hosts)
 
 
 def build_context(
@@ -158,7 +165,15 @@ def assemble(
         policy=policy,
         timing=timing,
         providers=providers,
-        catalog=build_catalog(providers, clock, timing, session_times.reader(db, clock), stores, read_model),
+        catalog=build_catalog(
+            providers,
+            clock,
+            timing,
+            session_times.reader(db, clock),
+            stores,
+            read_model,
+            host_history.reader(db, clock),
+        ),
         labels=labels,
         reach=SshReach(timing.reach_timeout_s),
         inbox=InboxWriter(db, timedelta(seconds=timing.claim_ttl_s)),

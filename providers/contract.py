@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Protocol, runtime_checkable
 
 from ledger.kernel.grant import Grant
+from ledger.kernel.host_record import HostRecord
 from ledger.kernel.job import GpuConstraint
 from ledger.kernel.ports import Port
 from ledger.kernel.proof import Absence
@@ -82,6 +83,8 @@ class Offer:
     source: PriceSource = PriceSource.ACCOUNT
     #: The day of a published list price; None where the price is today's.
     listed_on: date | None = None
+    #: What own sessions on its host showed. A search adds it; an adapter never does.
+    own: HostRecord | None = None
 
     @property
     def id(self) -> str:

@@ -1,6 +1,7 @@
 """Read the machine's GPUs through NVML, the library of NVIDIA's driver.
 
-Only `pynvml` (nvidia-ml-py) talks to it; a machine without the driver has no GPUs here and that is no error.
+Only `pynvml` (nvidia-ml-py) talks to it; a machine without the driver has no GPUs here and that is no error. The cards
+of AMD are described in the same words; `bot.agent.every_gpu` reads both.
 """
 
 from __future__ import annotations

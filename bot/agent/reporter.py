@@ -23,7 +23,8 @@ from bot.agent import http_calls, machine, settings
 from bot.agent.activity import Activity
 from bot.agent.api_process import ApiProcess
 from bot.agent.deadline import boot_s
-from bot.agent.gpus import NvmlGpus, look
+from bot.agent.every_gpu import look
+from bot.agent.gpus import NvmlGpus
 from bot.agent.job_files import JobFiles
 from bot.agent.memory import of_machine
 from bot.agent.own_folder import folder_of

@@ -51,6 +51,21 @@ async def failed_machines(tx: AsyncSession, codes: Collection[str], since: datet
     return {(cloud, machine_id) for cloud, machine_id in rows}
 
 
+async def past_on_hosts(tx: AsyncSession, since: datetime, most: int) -> list[Any]:
+    """Return what became of the newest instances on known hosts, made since then: at most so many, in one query."""
+    columns: Any = (
+        Instance.cloud,
+        Instance.machine_id,
+        Instance.outcome_code,
+        Instance.reachable_at,
+        func.coalesce(Instance.billing_until, Instance.ended_at),
+        Instance.gpu_booked_s,
+        Instance.gpu_check,
+    )
+    mine = (Instance.id >= first_id("ins", since), Instance.machine_id.is_not(None))
+    return [*(await tx.execute(select(*columns).where(*mine).order_by(Instance.id.desc()).limit(most))).all()]
+
+
 async def waiting_extensions(tx: AsyncSession, request_id: str) -> list[Request]:
     """Return undecided requests for more time for the session of a request."""
     mine = (Request.parent_id == request_id, Request.kind == RequestKind.EXTEND, Request.state == RequestState.PENDING)

@@ -10,7 +10,8 @@ import hashlib
 import json
 import re
 import shlex
-from collections.abc import Iterable
+import sys
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import StrEnum
@@ -28,6 +29,7 @@ NOT_FOUND = 127
 #: What the command that shows a log exits with where there is none.
 NO_LOG = 44
 _TAIL = re.compile(r"tail -n (\d+) -- ")
+_FOLLOW = re.compile(r"tail -n (\d+) -F -- ")
 KEY_FILE = ".ssh/authorized_keys"
 #: GB per GPU of a model that the table of GPUs lacks.
 UNKNOWN_GB = 16
@@ -106,6 +108,21 @@ class SandboxMachine:
             if (text := self.files.get(name.rpartition("/")[2])) is not None:
                 return 0, "".join(text.decode(errors="replace").splitlines(keepends=True)[-lines:])
         return NO_LOG, ""
+
+    def followed(self, command: str) -> Callable[[], str] | None:
+        """Return what reads on in the log that a command follows: its end first, then what was added; else None."""
+        if (tail := _FOLLOW.search(command)) is None:
+            return None
+        read = 0
+
+        def more() -> str:
+            nonlocal read
+            text = self._tail(command, sys.maxsize)[1]
+            added = text[read:] if read else "".join(text.splitlines(keepends=True)[-int(tail[1]) :])
+            read = len(text)
+            return added
+
+        return more
 
     def run(self, command: str, stdin: str = "") -> tuple[int, str]:
         """Answer a command line of built-in commands joined by `&&`: the last exit status, and what was printed."""

@@ -14,6 +14,8 @@ from providers.sandbox.machines import Flaw, SandboxMachine
 HOST = "127.0.0.1"
 #: Characters of a program that are read at most; none of them is run.
 STDIN_MAX = 65_536
+#: Between two looks at a log that somebody follows.
+FOLLOW_S = 0.05
 BANNER = b"SSH-2.0-OpenSSH_9.6 sandbox\r\n"
 
 
@@ -163,6 +165,11 @@ async def _serve(sock: socket.socket, host_key: Any, machine: SandboxMachine | N
 
     async def answer(process: Any) -> None:
         stdin = await process.stdin.read(STDIN_MAX)
+        if machine is not None and (more := machine.followed(process.command or "")) is not None:
+            while not process.channel.is_closing():
+                process.stdout.write(more())
+                await asyncio.sleep(FOLLOW_S)
+            return
         status, text = machine.run(process.command or "", stdin) if machine is not None else (1, "")
         process.stdout.write(text)
         process.exit(status)

@@ -200,5 +200,5 @@ async def test_check_ins_share_transactions_and_leave_no_event(sqlite_door: Door
     assert len((await w.books()).events) == before
     broken = Checkins(replace(w.ctx, policy=None))  # type: ignore[arg-type]
     with pytest.raises(AttributeError):
-        await broken.take(token, Report(400))
+        await broken.take(token, Report(400, (Decimal(1),)))
     assert isinstance(await checkins.take("gpun_x", Report(1)), Reply)

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from bot.outbound import ssh_login
-from bot.outbound.ssh_login import OUTPUT_MAX, Ran, SshLogin
+from bot.outbound.ssh_login import OUTPUT_MAX, Followed, Ran, SshLogin
 from bot.outbound.ssh_probe import host_key
 from bot.rules.instances.gpu_check import COMMANDS
 from ledger.kernel.login_problem import LoginProblem
@@ -163,6 +163,66 @@ async def test_a_command_that_hangs_is_given_up() -> None:
     async with answering(hang) as login:
         assert await ssh_login.run(login, "nvidia-smi", timeout_s=0.3) == Ran(problem=LoginProblem.NO_ANSWER)
         gone.set()
+
+
+async def test_a_followed_command_is_read_as_it_prints_until_it_ends() -> None:
+    goes_on = asyncio.Event()
+
+    async def grow(process: Any) -> None:
+        process.stdout.write(b"one\n")
+        await goes_on.wait()
+        process.stdout.write(b"two\n")
+        process.exit(0)
+
+    async with answering(grow) as login:
+        followed = await ssh_login.follow(login, "tail -F log", timeout_s=5.0)
+        assert isinstance(followed, Followed)
+        assert await followed.read(5.0) == b"one\n"
+        assert await followed.read(0.05) == b""
+        goes_on.set()
+        assert [await followed.read(5.0), await followed.read(5.0)] == [b"two\n", None]
+        await followed.close()
+
+
+async def test_who_stops_following_ends_the_command_and_a_cut_connection_ends_it_too() -> None:
+    ended = asyncio.Event()
+
+    async def wait(process: Any) -> None:
+        process.stdout.write(b"one\n")
+        try:
+            await process.channel.wait_closed()
+        finally:
+            ended.set()
+
+    async with answering(wait) as login:
+        followed = await ssh_login.follow(login, "tail -F log", timeout_s=5.0)
+        assert isinstance(followed, Followed)
+        assert await followed.read(5.0) == b"one\n"
+        await followed.close()
+        await asyncio.wait_for(ended.wait(), 5)
+        assert await followed.read(5.0) is None
+
+
+async def test_a_login_to_follow_fails_as_every_login_does(ports: SshPorts) -> None:
+    login = await opened(ports)
+
+    async def problem(**changes: Any) -> object:
+        return await ssh_login.follow(replace(login, **changes), "tail -F log", timeout_s=5.0)
+
+    assert await problem(key=OTHERS) is LoginProblem.REFUSED
+    assert await problem(host_key=line(OTHERS)) is LoginProblem.WRONG_HOST_KEY
+    assert await problem(host_key=None) is LoginProblem.UNREACHABLE
+    assert await problem(port=70_000) is LoginProblem.UNREACHABLE
+
+    async def never(_process: Any) -> None:
+        raise AssertionError
+
+    async with answering(never) as other:
+        task = asyncio.ensure_future(ssh_login.follow(other, "tail -F log", timeout_s=60.0))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
 
 
 async def test_nobody_logs_in_inside_a_transaction() -> None:

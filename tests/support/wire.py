@@ -19,7 +19,7 @@ from starlette.applications import Starlette
 from starlette.types import ASGIApp, Message
 
 from bot.outbound import ssh_login
-from bot.outbound.ssh_login import Ran, SshLogin
+from bot.outbound.ssh_login import Followed, Ran, SshLogin
 from bot.outbound.ssh_probe import host_key, ssh_banner
 from bot.services.runtime.ports import Reached
 from ledger.kernel.login_problem import LoginProblem
@@ -63,6 +63,9 @@ class RealReach:
             return Ran(problem=LoginProblem.REFUSED)
         status, text = machine.run(command, stdin)
         return Ran(text, status)
+
+    async def follow(self, login: SshLogin, command: str, *, timeout_s: float) -> Followed | LoginProblem:
+        return await ssh_login.follow(login, command, timeout_s=timeout_s)
 
 
 class Wire(httpx.AsyncBaseTransport):

@@ -20,6 +20,7 @@ from bot.services.audit import invariants
 from bot.services.billing import metering, rollup
 from bot.services.grants.amendments import amended_terms
 from bot.services.instances import gpu_checks, operator_reminders, reconcile
+from bot.services.market import host_history
 from bot.services.market.catalog import Catalog
 from bot.services.nodes import key_writes
 from bot.services.outbox import dispatch
@@ -34,6 +35,7 @@ from ledger.core.inbox import InboxWriter
 from ledger.core.writes import amend
 from ledger.engine.db import Database
 from ledger.kernel.actor import Actor, ActorKind
+from ledger.kernel.clock import Clock
 from ledger.kernel.job import GpuConstraint, JobRequest
 from ledger.kernel.states import SessionState
 from ledger.models import Instance, Notification, Option, Session
@@ -59,6 +61,11 @@ STEP_S = 15.0
 #: After this long without faults nothing may be stuck: the longest request and session of the tests are over by then.
 HEAL_S = 4.5 * 3600
 HEAL_STEP_S = 1800.0
+
+
+def _catalog(providers: Mapping[str, Provider], clock: Clock, timing: Timing, db: Database) -> Catalog:
+    runs, hosts = session_times.reader(db, clock), host_history.reader(db, clock)
+    return Catalog(providers, clock, timing.offers_timeout_s, read_runs=runs, read_hosts=hosts)
 
 
 def facts(actor: Actor, **changes: Any) -> DeciderFacts:
@@ -288,15 +295,13 @@ class World:
 
     def use(self, providers: Mapping[str, Provider]) -> None:
         """Go on with these clouds, as a process does that was started with other settings."""
-        read_runs = session_times.reader(self.ctx.db, self.ctx.clock)
-        catalog = Catalog(providers, self.ctx.clock, self.ctx.timing.offers_timeout_s, read_runs=read_runs)
+        catalog = _catalog(providers, self.ctx.clock, self.ctx.timing, self.ctx.db)
         self.ctx = replace(self.ctx, providers=providers, catalog=catalog)
 
     def replica(self) -> World:
         """A second process on the same ledger and clouds: connections, catalog and hints of its own."""
         db = Database(self.ctx.db.url.render_as_string(hide_password=False))
-        read_runs = session_times.reader(db, self.ctx.clock)
-        catalog = Catalog(self.ctx.providers, self.ctx.clock, self.ctx.timing.offers_timeout_s, read_runs=read_runs)
+        catalog = _catalog(self.ctx.providers, self.ctx.clock, self.ctx.timing, db)
         inbox = InboxWriter(db, timedelta(seconds=self.ctx.timing.claim_ttl_s))
         return replace(self, ctx=replace(self.ctx, db=db, catalog=catalog, inbox=inbox, hints=Hints()), board=Board())
 
@@ -363,7 +368,7 @@ async def world(
             policy=policy or Policy(approvers=(BOB.id, CAROL.id)),
             timing=timing,
             providers=providers,
-            catalog=Catalog(providers, guarded, timing.offers_timeout_s, read_runs=session_times.reader(db, guarded)),
+            catalog=_catalog(providers, guarded, timing, db),
             labels=LabelKey("test", b"a label key for tests only"),
             reach=RealReach(engine.ssh_ports),
             inbox=InboxWriter(db, timedelta(seconds=timing.claim_ttl_s)),

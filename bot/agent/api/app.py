@@ -26,7 +26,7 @@ from bot.agent.api.room import UploadRoom
 from bot.agent.api.status import ApiStatus
 from bot.agent.api.uploads import upload
 from bot.agent.api.workspace import AgentWorkspace
-from bot.agent.gpus import look
+from bot.agent.every_gpu import look
 
 COMMAND_BYTES = 1 << 20
 

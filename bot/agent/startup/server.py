@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bot.agent.gpus import look
+from bot.agent.every_gpu import look
 from bot.agent.job_process import CommandFolder, CommandState, write_json
 from bot.agent.startup.plan import Server
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, StreamingResponse
 
 from bot.api.dependencies import Dependencies, Deps, SessionOwner, SessionReader, refusals
 from bot.api.idempotency import Repeat, once
@@ -13,6 +15,7 @@ from bot.api.problems import FieldProblem, ProblemRaised
 from bot.api.routes.requests import ID, Cursor, Limit, done, found
 from bot.api.schemas.base import Done, Page
 from bot.api.schemas.sessions import DoneIn, ExtendIn, LoginOut, LogOut, NodeTokenOut, SessionOut
+from bot.api.streams import CountedStream, count_one
 from bot.api.views import login_out, session_out
 from bot.rules.approvals.decision import DeciderFacts
 from bot.rules.grammar.bad_word import BadWord
@@ -97,20 +100,52 @@ async def ssh(deps: Deps, who: SessionReader, session: SessionParam) -> LoginOut
     return login_out(reply.data["view"])
 
 
-@router.get("/sessions/{session}/logs", responses=refusals(404, 409))
+@router.get(
+    "/sessions/{session}/logs",
+    response_model=LogOut,
+    responses={**refusals(404, 409, 429), 200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}}},
+)
 async def logs(
     deps: Deps,
     who: SessionReader,
     session: SessionParam,
     source: LogWhich = LogSource.JOB,
     lines: LogLines = LINES,
-) -> LogOut:
-    """Show the end of a log on the session's machine, for its owner and the people who share it."""
+    follow: Annotated[bool, Query(description="true: also send what is added, as a stream of events.")] = False,
+) -> Any:
+    """Show the end of a log on the session's machine, for its owner and the people who share it.
+
+    With `follow=true` each event has one `line` as JSON. The stream ends with the session, or after 15 minutes, with an
+    event `end` that has the reason as its `sentence`.
+    """
     row = await session_named(deps, who, session)
+    if follow:
+        return await _followed(deps, who, row.id, source, lines)
     reply = await machine_logs.read(deps.ctx, row.id, who.actor, source, lines)
     if not reply.ok:
         raise ProblemRaised(reply)
     return LogOut(source=source, lines=list(reply.data["lines"]))
+
+
+async def _followed(
+    deps: Dependencies, who: Principal, session_id: str, source: LogSource, lines: int
+) -> StreamingResponse:
+    count_one(deps.streams, who.key_id)
+    try:
+        begun = await machine_logs.follow(deps.ctx, session_id, who, source, lines)
+        if isinstance(begun, Reply):
+            raise ProblemRaised(begun)
+    except BaseException:
+        deps.streams[who.key_id] -= 1
+        raise
+
+    async def sent() -> AsyncIterator[str]:
+        yield ": connected\n\n"
+        async for new in begun.lines():
+            yield "".join(f"data: {json.dumps({'line': one})}\n\n" for one in new) or ": nothing new\n\n"
+        yield f"event: end\ndata: {json.dumps({'sentence': begun.ended})}\n\n"
+
+    return CountedStream(deps.streams, who.key_id, sent(), "text/event-stream", {"X-Accel-Buffering": "no"})
 
 
 @router.delete("/sessions/{session}", status_code=202, responses=refusals(404, 409))

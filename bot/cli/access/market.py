@@ -12,12 +12,14 @@ from bot.clock import SystemClock
 from bot.rules.grammar.parser import GrammarError, ParsedCommand, parse
 from bot.rules.market.own_history import NO_HISTORY, OwnHistory
 from bot.rules.policy.policy import Policy
+from bot.services.market import host_history
 from bot.services.market.catalog import Catalog
 from bot.services.plans import session_times
 from bot.settings import Settings, read_policy_file
 from bot.wiring import build_catalog, build_model_hub, build_providers, build_public
 from ledger.engine.db import Database
 from ledger.kernel.clock import Clock
+from ledger.kernel.host_record import HostRecord
 from providers.rate_limits import LocalPacer
 from providers.registry import REGISTRY
 
@@ -27,6 +29,8 @@ NO_CLOUD = 69  # sysexits.h: EX_UNAVAILABLE
 log = logging.getLogger(__name__)
 
 Answer = TypeVar("Answer")
+#: What own sessions showed of runs, and of each host.
+_Past = tuple[OwnHistory, Mapping[tuple[str, str], HostRecord]]
 
 
 def policy_of(found: Settings) -> Policy:
@@ -51,20 +55,20 @@ def marketed(found: Settings, read: Callable[[Catalog, Clock], Awaitable[Answer]
     return asyncio.run(_read_market(found, read))
 
 
-async def _own_history(found: Settings) -> OwnHistory:
-    """Read what this installation's sessions showed; nothing where its ledger is elsewhere or cannot be read."""
+async def _own_past(found: Settings, clock: Clock) -> _Past:
+    """Read the past of this installation; nothing where its ledger is elsewhere or cannot be read."""
     if found.sqlite_file is not None and not found.sqlite_file.exists():
-        return NO_HISTORY
+        return NO_HISTORY, {}
     try:
         db = Database(found.database)
         try:
             async with asyncio.timeout(LEDGER_TIMEOUT_S):
-                return await session_times.reader(db, SystemClock())()
+                return await session_times.reader(db, clock)(), await host_history.reader(db, clock)()
         finally:
             await db.close()
     except Exception as error:  # noqa: BLE001 # Whatever a driver raises, a plan without a ledger is still a plan.
         log.warning("the ledger cannot be read (%s), so own runs correct nothing here", type(error).__name__)
-        return NO_HISTORY
+        return NO_HISTORY, {}
 
 
 async def _read_market(found: Settings, read: Callable[[Catalog, Clock], Awaitable[Answer]]) -> Answer:
@@ -72,12 +76,16 @@ async def _read_market(found: Settings, read: Callable[[Catalog, Clock], Awaitab
     timing = read_policy_file(found.policy, practice=found.practice).timing
     build = build_providers if found.clouds else build_public
     providers = build(found, clock, LocalPacer(clock, timing.pace))
-    own = await _own_history(found)
+    own, hosts = await _own_past(found, clock)
 
     async def read_runs() -> OwnHistory:
         return own
 
-    catalog = build_catalog(providers, clock, timing, read_runs, read_model=build_model_hub(found, clock).config)
+    async def read_hosts() -> Mapping[tuple[str, str], HostRecord]:
+        return hosts
+
+    read_model = build_model_hub(found, clock).config
+    catalog = build_catalog(providers, clock, timing, read_runs, read_model=read_model, read_hosts=read_hosts)
     try:
         return await read(catalog, clock)
     finally:

@@ -10,6 +10,7 @@ import os
 import re
 import shlex
 import shutil
+import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -110,14 +111,30 @@ def shell_words(at: Destination) -> str:
     return shlex.join(("ssh", *at.options))
 
 
+def ask(program: str, arguments: Sequence[str], stdin: str) -> tuple[int, str]:
+    """Run a program to its end and return its exit code and output; it asks a person for a password itself."""
+    command = (_found(program), *arguments)
+    ran = subprocess.run(command, input=stdin, env=_without_key(), stdout=subprocess.PIPE, text=True, check=False)  # noqa: S603 # As below.
+    return ran.returncode, ran.stdout
+
+
 def become(program: str, arguments: Sequence[str]) -> Never:
     """Replace this process by a program, so that its exit code, Ctrl-C and the terminal are its own.
 
     It gets no API key: a person's configuration may send variables to the machine.
     """
+    path = _found(program)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execve(path, (program, *arguments), _without_key())  # noqa: S606 # The program that the person named, without a shell.
+
+
+def _found(program: str) -> str:
     path = shutil.which(program)
     if path is None:
         fail(f"`{program}` isn't installed on this computer. Install it, then run this command again.", NOT_INSTALLED)
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os.execve(path, (program, *arguments), {name: value for name, value in os.environ.items() if name != KEY})  # noqa: S606 # The program that the person named, without a shell.
+    return path
+
+
+def _without_key() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name != KEY}

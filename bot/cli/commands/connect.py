@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from types import MappingProxyType
+import json
+import secrets
 from typing import Annotated
 
 import typer
 
 from bot.api.schemas.sessions import LoginOut
 from bot.cli.access import ssh_client
-from bot.cli.access.api_client import spoken
-from bot.cli.access.ssh_client import Destination, become, destination, operands, remote_paths
+from bot.cli.access.api_client import ApiClient, elsewhere, spoken
+from bot.cli.access.ssh_client import Destination, ask, become, destination, operands, remote_paths
 from bot.cli.terminal.options import Json, Named, plain_id
 from bot.cli.terminal.screen import fail, say
 from bot.cli.terminal.terminal_tables import show_result
 from bot.rules.nodes.machine_logs import LINES, LINES_MAX, LogSource, tail_command
+from bot.rules.nodes.named_programs import NAMED_PROGRAMS, NamedProgram, Start, StartFound, read_start, start_script
 from ledger.kernel.ids import short_id
 from ledger.kernel.ports import HIGHEST, Port
 
@@ -29,27 +29,9 @@ rsync_app = typer.Typer(add_completion=False)
 open_app = typer.Typer(add_completion=False)
 
 
-@dataclass(frozen=True, slots=True)
-class NamedPort:
-    """A program that people name instead of its port, and how it is started on the machine."""
-
-    port: int
-    start: str
-
-
-#: The programs that `install=` brought come before those of the image.
-_STACK_FIRST = "PATH=/opt/gpu-shopper/venv/bin:$PATH"
 #: The editor that connects by itself, with an entry of its own in ssh's configuration.
 VSCODE = "vscode"
-#: The programs' own default ports. They listen on the machine alone, so that only the tunnel leads there.
-NAMED_PORTS: Mapping[str, NamedPort] = MappingProxyType(
-    {
-        "jupyter": NamedPort(8888, f"{_STACK_FIRST} jupyter lab --no-browser --ip=127.0.0.1 --port=8888 --allow-root"),
-        "tensorboard": NamedPort(6006, f"{_STACK_FIRST} tensorboard --host=127.0.0.1 --port=6006 --logdir=."),
-    }
-)
-
-_LISTED = " or ".join((", ".join(NAMED_PORTS), VSCODE))
+_LISTED = " or ".join((", ".join(NAMED_PROGRAMS), VSCODE))
 
 
 @ssh_app.command(context_settings=AS_TYPED)
@@ -77,23 +59,45 @@ def logs(
     session: Named,
     source: Annotated[LogSource, typer.Option(help="Which log.")] = LogSource.JOB,
     lines: Annotated[int, typer.Option("--lines", "-n", min=1, max=LINES_MAX, help="How many lines.")] = LINES,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Show what is added, with your own ssh.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Show what is added, until Ctrl-C.")] = False,
     as_json: Json = False,
 ) -> None:
     """Show the end of a log on a session's machine, or follow it until Ctrl-C.
 
+    With a service's address (`GPU_SHOPPER_URL`), the service reads the log, so you need no SSH key. Without one, your
+    own ssh follows it.
+
     Examples: `gpu-shopper logs 4k7m2p`, `gpu-shopper logs 4k7m2p -f`, `gpu-shopper logs 4k7m2p --source startup`.
     """
+    named = plain_id(session, "sessions")
+    if follow and elsewhere():
+        _follow(f"/sessions/{named}/logs", source, lines)
+        return
     if follow:
         at = _found(session)
         become("ssh", (*at.options, at.name, tail_command(source, lines, follow=True)))
-    named = plain_id(session, "sessions")
     found = spoken(lambda api: api.get(f"/sessions/{named}/logs", source=str(source), lines=lines))
     if as_json:
         show_result(found, as_json=True)
         return
     for line in found["lines"]:
         say(line)
+
+
+def _follow(path: str, source: LogSource, lines: int) -> None:
+    """Print the lines of a service's stream as they come, and then why it ended."""
+
+    async def stream(api: ApiClient) -> None:
+        ended = ""
+        async for line in api.lines(path, source=str(source), lines=lines, follow="true"):
+            if line.startswith("data: "):
+                event = json.loads(line.removeprefix("data: "))
+                ended = str(event.get("sentence", ""))
+                if "line" in event:
+                    say(str(event["line"]))
+        say(ended or "The connection to the service ended.", stderr=True)
+
+    spoken(stream)
 
 
 @scp_app.command(context_settings=AS_TYPED)
@@ -135,25 +139,47 @@ def open_(
 ) -> None:
     """Print where a port of the machine is reached; where the cloud doesn't open it, hold an SSH tunnel to it.
 
+    With `jupyter` or `tensorboard`, start it there if nothing listens yet, and hold a tunnel to it.
     With `vscode`, print the address that opens the machine in Visual Studio Code.
     """
     if port.lower() == VSCODE:
         _open_editor(session)
         return
-    named = NAMED_PORTS.get(port.lower())
-    number = named.port if named else _port(port)
+    program = NAMED_PROGRAMS.get(port.lower())
+    number = program.port if program else _port(port)
     found = _login(session)
+    at, short = destination(found), short_id(found.request_id)
+    started = _started(at, program, short) if program else None
     address = next((one.address for one in found.ports if one.port == number and one.address), None)
-    if address and not (tunnel or local):
+    # What was started here listens on the machine alone, whatever its cloud opens.
+    if address and not (tunnel or local) and (started is None or started.start is Start.OTHER):
         say(address)
         return
-    here, at, short = local or number, destination(found), short_id(found.request_id)
+    here = local or number
+    if program and started and started.start is not Start.OTHER:
+        say(program.address(here, started.token))
     say(f"http://localhost:{here} leads to port {number} of session {short}. Ctrl-C ends the tunnel.", stderr=True)
-    if named:
-        start = f"gpu-shopper ssh {short} '{named.start}'"
-        say(f"If nothing answers there, start it in a second terminal: `{start}`", stderr=True)
     forward = ("-N", "-o", "ExitOnForwardFailure=yes", "-L", f"localhost:{here}:localhost:{number}")
     become("ssh", (*at.options, *forward, at.name))
+
+
+def _started(at: Destination, program: NamedProgram, short: str) -> StartFound:
+    """Start a program on the machine over SSH unless something listens on its port; ends the program where it fails."""
+    token = secrets.token_urlsafe(24)
+    status, output = ask("ssh", (*at.options, at.name, start_script(program)), f"{token}\n")
+    if status:
+        fail(f"The login to session {short} failed, so {program.name} was not started.", status)
+    found = read_start(output)
+    if found.start is Start.MISSING:
+        fail(
+            f"The machine of session {short} has no {program.name}. Request one with `install=train`, or install it: "
+            f"`gpu-shopper ssh {short} pip install {program.package}`."
+        )
+    if found.start is Start.FAILED:
+        fail(f"{program.name} did not start on the machine of session {short}. The end of its log:\n{found.log}")
+    if found.start is Start.OTHER:
+        say(f"Another program listens on port {program.port} already, so nothing was started.", stderr=True)
+    return found
 
 
 def _open_editor(session: str) -> None:

@@ -24,6 +24,8 @@ SLACK: Final = timedelta(minutes=5)
 ANSWER: Final = timedelta(minutes=5)
 #: The cap must pay for this as well: from the order to the moment that the cloud stops billing.
 END_TAKES_S: Final = 60
+#: What a person reads where a request names no place for its checkpoints.
+NOTHING_PROTECTS: Final = "Nothing protects its data: there is no `checkpoint=`, and its end deletes the machine."
 
 
 class Unverified(StrEnum):
@@ -169,6 +171,8 @@ def said_of(hold_usd: Decimal, run_h: Decimal, disk_h: Decimal) -> str:
 
 def choice(policy: Policy, location: str | None) -> str:
     """Say on a request what happens to data that cannot be verified; empty if nothing can be checked."""
+    if not location:
+        return NOTHING_PROTECTS
     if place(location) is None:
         return ""
     wait = say_hours(Decimal(policy.checkpoint_save_s) / 3600)

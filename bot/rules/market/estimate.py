@@ -272,6 +272,7 @@ def _assumptions(offer: Offer, policy: Policy, capabilities: Capabilities, case:
     else:
         yield f"At worst {policy.retry_buffer * 2:.0%} of the compute cost goes into retries."
     known = "a reported" if offer.reliability is not None else "an assumed"
+    known += "" if offer.own is None else " and observed"
     trusted = f"{known} reliability of {reliability(offer, policy):.1%}"
     if not (case.spot_interruptions if offer.spot else case.interruptions):
         yield f"At worst, with {trusted}, all work is repeated when the host is lost."

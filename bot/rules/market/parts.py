@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, Decimal
 
+from bot.rules.market.own_sessions import blended
 from bot.rules.market.traffic import RunTraffic, traffic
 from bot.rules.policy.policy import Policy
 from bot.rules.sizing.interruptions import loss, lost_within
@@ -174,10 +175,15 @@ def parts(offer: Offer, case: Scenario, policy: Policy) -> tuple[Decimal, ...]:
 
 
 def reliability(offer: Offer, policy: Policy) -> Decimal:
-    """Return the offer's reliability between 0 and 1, or what the policy assumes where its cloud reports none."""
+    """Return the offer's reliability between 0 and 1, or what the policy assumes where its cloud reports none.
+
+    What own sessions on its host showed is blended with it.
+    """
     if offer.reliability is not None and offer.reliability.is_finite():
-        return min(max(offer.reliability, Decimal(0)), Decimal(1))
-    return policy.assumed_datacenter_reliability if offer.datacenter else policy.assumed_reliability
+        said = min(max(offer.reliability, Decimal(0)), Decimal(1))
+    else:
+        said = policy.assumed_datacenter_reliability if offer.datacenter else policy.assumed_reliability
+    return said if offer.own is None else blended(said, offer.own, policy.loss_window_h)
 
 
 def loss_chance(offer: Offer, policy: Policy) -> Decimal:

@@ -18,6 +18,7 @@ from bot.rules.market.columns import Floats, Indices, Prices, examples, kind_nam
 from bot.rules.market.estimate import Estimate, estimate
 from bot.rules.market.filters import EXCLUSIONS, Excluded, excluded, needs_by_cloud, reason, terms
 from bot.rules.market.own_history import NO_HISTORY, OwnHistory
+from bot.rules.market.own_sessions import record_said
 from bot.rules.market.parts import reliability
 from bot.rules.market.scoring import Cases, Scored, score
 from bot.rules.market.spot_choice import spot_said
@@ -259,6 +260,7 @@ def _why(one: Scored, costs: Estimate, marks: tuple[str, ...], first_usd: Decima
     offer = one.offer
     kind = "Spot" if offer.spot else "On-demand"
     known = "reported" if offer.reliability is not None else "assumed"
+    known = known if offer.own is None else record_said(offer.own)
     trusted = f"{reliability_said(reliability(offer, policy))} reliability ({known})"
     if FREE in marks:
         return _why_free(offer, costs)

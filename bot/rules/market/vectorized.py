@@ -16,6 +16,7 @@ import numpy as np
 
 from bot.rules.market.columns import Flags, Floats, Indices, Prices, column, examples, flags
 from bot.rules.market.host_speeds import by_host
+from bot.rules.market.parts import reliability
 from bot.rules.market.scoring import (
     LATE,
     TIERS,
@@ -248,10 +249,13 @@ def _stability(offer: Offer) -> int:
 
 
 def _trust(offers: Sequence[Offer], said: Floats, policy: Policy) -> Floats:
-    """Compute `bot.rules.market.estimate.reliability` of all offers."""
+    """Compute `market.parts.reliability` of all offers; those on hosts that own sessions used are few."""
     centre, other = float(policy.assumed_datacenter_reliability), float(policy.assumed_reliability)
     assumed = np.fromiter((centre if one.datacenter else other for one in offers), np.float64)
-    return np.where(np.isfinite(said), np.clip(said, 0.0, 1.0), assumed)
+    trust = np.where(np.isfinite(said), np.clip(said, 0.0, 1.0), assumed)
+    for at in [at for at, one in enumerate(offers) if one.own is not None]:
+        trust[at] = float(reliability(offers[at], policy))
+    return trust
 
 
 def _totals(

@@ -7,12 +7,13 @@ neither silence nor idling ends it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+from bot.rules.nodes.idleness import QuietSince, all_quiet_since, idle_said, quiet_after
 from bot.rules.nodes.machine_report import MachineReport, QueueCounts, activity_words
 from bot.rules.nodes.steady_rate import with_rate
 from bot.rules.policy.policy import Policy
@@ -98,6 +99,8 @@ class NodeStatus:
     machine: MachineReport | None = None
     #: The newest rates of its job, in tokens per second, the oldest first.
     rates: tuple[Decimal, ...] = ()
+    #: Since when its CPUs and network rest and nobody is logged in; what is busy or not reported is left out.
+    quiet_since: QuietSince = field(default_factory=dict)
 
 
 def is_replay(seen_seq: int, seq: int) -> bool:
@@ -105,9 +108,9 @@ def is_replay(seen_seq: int, seq: int) -> bool:
     return seq <= seen_seq
 
 
-def after_checkin(before: NodeStatus, report: Report, busy_percent: Decimal, now: datetime) -> NodeStatus:
+def after_checkin(before: NodeStatus, report: Report, policy: Policy, now: datetime) -> NodeStatus:
     """Update a node's status by one more check-in. Times that a node reports are cut to what can be true."""
-    busy = any(one >= busy_percent for one in report.utilisation) or not report.utilisation
+    busy = any(one >= policy.idle_below_percent for one in report.utilisation) or not report.utilisation
     idle_since = None
     if not busy:
         idle_since = before.idle_since or now
@@ -118,6 +121,7 @@ def after_checkin(before: NodeStatus, report: Report, busy_percent: Decimal, now
     over_at = None
     if report.work.is_over:
         over_at = before.work_over_at if before.work is report.work else now
+    machine = report.machine.known_by(now) if report.machine else before.machine
     again = report.step is None or before.step is None or report.step < before.step
     return NodeStatus(
         seq=report.seq,
@@ -134,7 +138,7 @@ def after_checkin(before: NodeStatus, report: Report, busy_percent: Decimal, now
         checkpoint_step=report.checkpoint_step,
         checkpoint_at=min(report.checkpoint_at, now) if report.checkpoint_at else None,
         queue=report.queue,
-        machine=report.machine.known_by(now) if report.machine else before.machine,
+        machine=machine,
         rates=with_rate(
             before.rates,
             report.tokens_per_s,
@@ -142,6 +146,7 @@ def after_checkin(before: NodeStatus, report: Report, busy_percent: Decimal, now
             is_new_job=report.step is not None and before.step is not None and report.step < before.step,
             is_stuck=report.step is not None and report.step == before.step,
         ),
+        quiet_since=quiet_after(before.quiet_since, machine, policy, now),
     )
 
 
@@ -216,15 +221,25 @@ def early_end(policy: Policy, found: NodeStatus, watched: Watched, now: datetime
         said = f"Its agent last reported at {found.at:%H:%M} UTC. It should report every minute."
         return _cut(policy, EndReason.NO_HEARTBEAT, quiet_from, said)
     if policy.end_when_idle and found.idle_since is not None:
-        idle_from, most_s = max(found.idle_since, known_from), idle_limit_s(policy.idle_s, watched.workload)
-        if now - idle_from >= timedelta(seconds=most_s):
-            said = (
-                f"Its GPUs have been below {policy.idle_below_percent:f}% since {idle_from:%H:%M} UTC. "
-                f"The limit for {watched.workload or 'its work'} is {hours(Decimal(most_s) / 3600)}."
-                f"{_last_report(found)}"
-            )
-            return _cut(policy, EndReason.IDLE, idle_from, said)
+        return _idle(policy, found, found.idle_since, watched, known_from, now)
     return None
+
+
+def _idle(
+    policy: Policy, found: NodeStatus, gpus_since: datetime, watched: Watched, known_from: datetime, now: datetime
+) -> EarlyEnd | None:
+    """Say that everything that counts for its work has rested for too long; None while it has not."""
+    work = watched.workload
+    quiet_from = all_quiet_since(policy, work, found.quiet_since, found.machine, gpus_since)
+    most_s = idle_limit_s(policy.idle_s, work)
+    if quiet_from is None or now - max(quiet_from, known_from) < timedelta(seconds=most_s):
+        return None
+    idle_from = max(quiet_from, known_from)
+    said = (
+        f"{idle_said(policy, work, found.quiet_since)} since {idle_from:%H:%M} UTC. "
+        f"The limit for {work or 'its work'} is {hours(Decimal(most_s) / 3600)}.{_last_report(found)}"
+    )
+    return _cut(policy, EndReason.IDLE, idle_from, said)
 
 
 def _last_report(found: NodeStatus) -> str:

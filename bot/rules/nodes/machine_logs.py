@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 from enum import StrEnum
 from typing import Final
@@ -12,6 +13,8 @@ LINES, LINES_MAX = 50, 1000
 NO_LOG: Final = 44
 #: Bytes of a log that are read at most.
 BYTES: Final = 60_000
+#: Characters of a followed line after which it is shown without its end.
+LINE_MAX: Final = 16_384
 _CONTROL = re.compile(
     "\x1b\\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]"
 )
@@ -59,6 +62,30 @@ def tail_command(source: LogSource, lines: int, *, follow: bool = False) -> str:
         return f'{_FOLDER}; {seek}; exec tail -n {lines} -F -- "$f"'
     look = f'[ -f "$f" ] && [ -r "$f" ] && {{ tail -n {lines} -- "$f" | tail -c {BYTES}; exit 0; }}'
     return f"{_FOLDER}; for f in {names}; do {look}; done; exit {NO_LOG}"
+
+
+class LineReader:
+    """Cut what a followed log prints into whole lines that are safe to show.
+
+    A line without an end is kept until it has one, or until it has `LINE_MAX` characters.
+    """
+
+    def __init__(self) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._rest = ""
+
+    def feed(self, piece: bytes) -> tuple[str, ...]:
+        """Return the lines that end in `piece`."""
+        whole, ends, self._rest = (self._rest + self._decoder.decode(piece)).rpartition("\n")
+        if "\r" in self._rest:  # A progress bar overwrites its line, and only its last state is ever shown.
+            self._rest = "\r" + self._rest.rstrip("\r").rpartition("\r")[2]
+        if len(self._rest) > LINE_MAX:
+            whole, ends, self._rest = f"{whole}{ends}{self._rest}", "\n", ""
+        return shown(whole + ends)
+
+    def rest(self) -> tuple[str, ...]:
+        """Return what is left at the end."""
+        return shown(self._rest)
 
 
 def shown(text: str) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """Describe what an agent reports about its machine: GPUs, driver, disk, host key, and how its start went.
 
-All of it is the machine's own word, so it decides nothing and is shown only.
+All of it is the machine's own word. Only CPU, network and logins decide something: whether the machine is idle.
 """
 
 from __future__ import annotations
@@ -12,6 +12,9 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Any, Self
 
+from bot.rules.nodes.model_server import SERVE
+from bot.rules.nodes.stack_scripts import DRIVER, PYTHON_PACKAGES
+from bot.rules.stacks.stack import STACKS
 from bot.rules.values.phrases import plural, seconds_in_words
 
 
@@ -139,15 +142,19 @@ def machine_line(found: MachineReport | None) -> str:
 _DOING = {
     "environment": "setting variables",
     "packages": "installing packages",
+    DRIVER: "checking the driver",
+    PYTHON_PACKAGES: "installing Python packages",
     "repo": "fetching the repository",
     "run": "starting the command",
+    SERVE: "starting the model server",
 }
 
 
-def startup_line(steps: tuple[StartupStep, ...]) -> str:
+def startup_line(steps: tuple[StartupStep, ...], install: str | None = None) -> str:
     """Say in one short line how far the start-up is: `Start-up: installing packages, 41 s`; "" where there is none.
 
-    A failure stays the line, because later steps may run without the failed one.
+    `install` names the software that the job asked for. A failure stays the line, because later steps may run without
+    the failed one.
     """
     if not steps:
         return ""
@@ -157,7 +164,10 @@ def startup_line(steps: tuple[StartupStep, ...]) -> str:
         return f"Start-up failed at {failed.name}{code}"
     running = next((one for one in steps if one.state is StepOutcome.RUNNING), None)
     if running is not None:
-        return f"Start-up: {_DOING.get(running.name, running.name)}, {seconds_in_words(running.seconds)}"
+        doing, stack = _DOING.get(running.name, running.name), STACKS.get(install or "")
+        if running.name == PYTHON_PACKAGES and stack is not None:
+            doing = f"installing {stack.first_package} and more"
+        return f"Start-up: {doing}, {seconds_in_words(running.seconds)}"
     if any(one.state is StepOutcome.WAITING for one in steps):
         done = sum(one.state is not StepOutcome.WAITING for one in steps)
         return f"Start-up: {done} of {plural(len(steps), 'step')} done"

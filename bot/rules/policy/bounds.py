@@ -65,6 +65,8 @@ RANGES: Final[Mapping[str, Range]] = MappingProxyType(
         "unresponsive_s": Range(300, LONGEST_S, "900"),
         "unresponsive_grace_s": _SECONDS,
         "idle_below_percent": Range(0, 100, "5"),
+        "idle_cpu_below_percent": Range(0, 100, "2"),
+        "idle_network_below_kb_s": Range(0, 10_000_000, "5"),
         "idle_s": Range(60, LONGEST_S, "1800"),
         "idle_grace_s": _SECONDS,
         "done_grace_s": _SECONDS,

@@ -31,3 +31,10 @@ def disks() -> Mapping[str, int]:
 def idle_limits() -> Mapping[str, int]:
     """Return the seconds of idling per workload."""
     return MappingProxyType({"default": 1800, "training": 1800, "serving": 3600, "batch": 900})
+
+
+def idle_signals() -> Mapping[str, tuple[str, ...]]:
+    """Return what must rest beside the GPUs before a machine counts as idle, per workload."""
+    return MappingProxyType(
+        {"default": (), "notebook": ("login", "cpu"), "serving": ("network",), "data": ("cpu", "network")}
+    )

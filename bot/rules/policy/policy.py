@@ -8,7 +8,7 @@ from datetime import date
 from decimal import Decimal
 
 from bot.rules.policy.consumers import ConsumerPolicy
-from bot.rules.policy.defaults import disks, frozen, idle_limits, setting
+from bot.rules.policy.defaults import disks, frozen, idle_limits, idle_signals, setting
 from bot.rules.policy.images import (
     ImageNeeds,
     Supported,
@@ -159,6 +159,12 @@ class Policy:
     idle_s: Mapping[str, int] = setting(
         idle_limits(), "Idle time per workload after which the owner is warned; `default` is for all others."
     )
+    idle_also_needs: Mapping[str, tuple[str, ...]] = setting(
+        idle_signals(),
+        "What must rest beside the GPUs before a machine counts as idle, per workload: `cpu`, `network` or `login`.",
+    )
+    idle_cpu_below_percent: Decimal = setting(Decimal(2), "CPUs below this average count as idle (percent of all).")
+    idle_network_below_kb_s: int = setting(5, "A network below this average counts as idle (kB/s, both directions).")
     idle_grace_s: int = setting(600, "From that message to the end.")
     record_runs: bool = setting(
         True, "A described training run is recorded when its session ends: the rate its agent reported corrects plans."

@@ -91,6 +91,10 @@ def _about_machines(policy: Policy) -> Iterator[tuple[bool, str]]:
     """Check each rule about what is rented, in the same way."""
     yield policy.checkpoint_unverified in ("keep", "destroy"), "checkpoint_unverified must be keep or destroy"
     yield "default" in policy.idle_s, "idle_s needs an entry `default`, for example 1800"
+    yield (
+        all(one in ("cpu", "network", "login") for needs in policy.idle_also_needs.values() for one in needs),
+        "idle_also_needs lists cpu, network and login, for example notebook: [login, cpu]",
+    )
     yield "default" in policy.min_disk_gb, "min_disk_gb needs an entry `default`, for example 50"
     yield "default" in policy.default_image, "default_image needs an entry `default`"
     yield (

@@ -44,12 +44,23 @@ class Stack:
         return LEAST_DRIVER[self.least_cuda]
 
     @property
+    def first_package(self) -> str:
+        """Name what the software is asked for, and its release: `torch 2.8`."""
+        (name, *_) = re.split(r"[=<>~!]", self.packages[0])
+        release = ".".join(self.versions.get(name, ("",))[0].split(".")[:2])
+        return f"{_WRITTEN.get(name, name)} {release}".strip()
+
+    @property
     def versions(self) -> Mapping[str, tuple[str, ...]]:
         """Map each package of the lock to its versions; there are several where the Python version decides."""
         found: dict[str, tuple[str, ...]] = {}
         for name, version in re.findall(r"^([a-z0-9.-]+)==(\S+)", self.lock, re.MULTILINE):
             found[name] = (*found.get(name, ()), version)
         return found
+
+
+#: Names that people write otherwise than the package index.
+_WRITTEN = {"vllm": "vLLM"}
 
 
 def _read(name: str, said: Mapping[str, Any]) -> Stack:

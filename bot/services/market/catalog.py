@@ -23,6 +23,7 @@ from bot.services.market.preflight import Checks, refusal
 from bot.services.market.snapshots import Snapshots
 from ledger.kernel import money
 from ledger.kernel.clock import Clock
+from ledger.kernel.host_record import HostRecord
 from ledger.kernel.ids import hex_token
 from ledger.kernel.job import GpuConstraint, JobRequest, SpotPolicy
 from providers.capabilities import Capabilities
@@ -84,6 +85,15 @@ async def no_runs() -> OwnHistory:
     return NO_HISTORY
 
 
+#: Reads what own sessions on each host showed, by its cloud and machine id.
+ReadHosts = Callable[[], Awaitable[Mapping[tuple[str, str], HostRecord]]]
+
+
+async def no_hosts() -> Mapping[tuple[str, str], HostRecord]:
+    """Return no records of hosts, for a market without a ledger."""
+    return {}
+
+
 #: Reads the configuration of a model that is not known here.
 ReadModel = Callable[[str], Awaitable[Mapping[str, Any] | None]]
 
@@ -103,6 +113,14 @@ def _in_micros(offer: Offer) -> Offer:
     return offer if price == offer.price_usd_h else replace(offer, price_usd_h=price)
 
 
+def _with_records(offers: tuple[Offer, ...], records: Mapping[tuple[str, str], HostRecord]) -> tuple[Offer, ...]:
+    """Add to each offer what own sessions on its host showed."""
+    if not records:
+        return offers
+    known = [records.get((one.cloud, one.machine_id)) if one.machine_id is not None else None for one in offers]
+    return tuple(one if own is None else replace(one, own=own) for one, own in zip(offers, known, strict=True))
+
+
 class Catalog:
     """Query clouds for offers and cache each answer for a minute. What is about to be bought is queried again.
 
@@ -119,6 +137,7 @@ class Catalog:
         read_runs: ReadRuns = no_runs,
         stores: Collection[str] = (),
         read_model: ReadModel = no_models,
+        read_hosts: ReadHosts = no_hosts,
     ) -> None:
         """`unused` are the known clouds that are not set up here; `stores` as in `Checks`."""
         self.checks = Checks(providers, clock, deadline_s, stores)
@@ -128,6 +147,7 @@ class Catalog:
         self.own_history = read_runs
         #: The configuration that the makers of a model published, by its name.
         self.read_model = read_model
+        self._read_hosts = read_hosts
         self._clock = clock
         self._deadline_s = deadline_s
         self._known: dict[_Key, _Answered] = {}
@@ -150,11 +170,13 @@ class Catalog:
         policy: Policy | None = None,
         fresh: bool = False,
         to_buy: bool = False,
+        observed: bool = True,
     ) -> MarketAnswer:
         """Query every wanted cloud's offers for `job` concurrently; a slow or failing cloud affects only itself.
 
         With a `policy` each cloud is asked for hosts whose driver can run the image that it would get. With `to_buy`
-        each account is checked meanwhile, and a cloud that fails the check has no offers.
+        each account is checked meanwhile, and a cloud that fails the check has no offers. Each offer is `observed`: it
+        has the record of own sessions on its host.
         """
         wanted = [name for name in self._providers if not job.candidates or name in job.candidates]
         spot = {SpotPolicy.NO: False, SpotPolicy.YES: True, SpotPolicy.ANY: None}[job.spot]
@@ -176,7 +198,9 @@ class Catalog:
             for answer, offers in results
         ]
         answers = [*(answer for answer, _ in results), *self._not_set_up(job.candidates)]
-        return MarketAnswer(tuple(offer for _, offers in results for offer in offers), tuple(answers), balances)
+        found = tuple(offer for _, offers in results for offer in offers)
+        records = await self._read_hosts() if observed else {}
+        return MarketAnswer(_with_records(found, records), tuple(answers), balances)
 
     def _without_spot(self, answer: CloudAnswer, offers: tuple[Offer, ...], job: JobRequest) -> _Answered:
         """Say of a cloud that somebody named for a spot GPU, or that stopped renting them out, which others do."""
@@ -207,7 +231,7 @@ class Catalog:
     async def inventory(self, job: JobRequest, policy: Policy, sort: SortKey = SortKey.TOTAL) -> MarketListing:
         """Return everything that is for sale for `job`; the same listing until a cloud has answered anew."""
         job = replace(job, disk_gb=disk_gb(job, policy))
-        found = await self.market(job, job.disk_gb, policy=policy)
+        found = await self.market(job, job.disk_gb, policy=policy, observed=False)
         said = [(one.cloud, one.count, one.sentence, one.at if one.ok else None) for one in found.answers]
         version, question = (policy, tuple(said)), (job, sort)
         known = self.snapshots.newest(question, version)

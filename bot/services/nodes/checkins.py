@@ -16,6 +16,7 @@ from bot.rules.instances.power import PowerAction
 from bot.rules.nodes import checkins as rules
 from bot.rules.nodes.checkins import NodeStatus, Report, Work
 from bot.rules.nodes.host_keys import KeyMatch, compare
+from bot.rules.nodes.idleness import Signal
 from bot.rules.nodes.machine_report import MachineReport, QueueCounts, startup_changed
 from bot.rules.nodes.node_api import Declared, NodeApiReport, declared
 from bot.rules.nodes.tokens import JudgedToken, StoredTokens, TokenVerdict, judge_token
@@ -174,7 +175,7 @@ class Checkins:
             await self._note_tokens(tx, changes, shown, tokens, judged, now)
         if judged.verdict is TokenVerdict.REPLACED:
             return REPLACED
-        status = rules.after_checkin(before, report, self._ctx.policy.idle_below_percent, now)
+        status = rules.after_checkin(before, report, self._ctx.policy, now)
         changes.status[key] = status
         if startup_changed(before.machine, status.machine) and stands.session_state in SHOWS_STARTUP:
             changes.is_told = True
@@ -249,6 +250,7 @@ def node_status(node: Node) -> NodeStatus:
         queue=QueueCounts(**said["queue"]) if said.get("queue") else None,
         machine=_machine(said),
         rates=tuple(Decimal(one) for one in said.get("rates", ())),
+        quiet_since={Signal(name): datetime.fromisoformat(at) for name, at in (said.get("quiet_since") or {}).items()},
     )
 
 
@@ -289,6 +291,7 @@ def columns(found: NodeStatus) -> dict[str, Any]:
         "machine": machine,
         "rates": [str(one) for one in found.rates],
         "steps": steps,
+        "quiet_since": {str(name): at.isoformat() for name, at in found.quiet_since.items()},
         "activity": {name: _plain(value) for name, value in activity.items() if value is not None},
     }
     return {

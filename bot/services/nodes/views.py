@@ -36,7 +36,7 @@ def agent_view(view: SessionView, now: datetime) -> AgentView:
     line = f"{node_line(found, now)} {machine_line(found.machine if found else None)}".strip()
     if found is None or found.at is None:
         return AgentView(line)
-    started = startup_line(found.machine.steps) if found.machine is not None else ""
+    started = startup_line(found.machine.steps, view.request.job.install) if found.machine is not None else ""
     age_s = max(int((now - found.at).total_seconds()), 0)
     ahead = progress(found, view.instance.price_usd_h if view.instance else Decimal(0), now)
     if ahead is None:

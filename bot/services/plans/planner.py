@@ -170,7 +170,7 @@ class Compared:
 async def compare_market(catalog: Catalog, clock: Clock, question: ComparisonQuestion, policy: Policy) -> Compared:
     """Compare every GPU for sale now, at its cheapest cloud, with what cannot be rented here."""
     everything = JobRequest(GpuConstraint((), 1, policy.max_gpus), question.hours, spot=SpotPolicy.ANY)
-    market = await catalog.market(everything, policy.disk_gb("", None))
+    market = await catalog.market(everything, policy.disk_gb("", None), observed=False)
     free = frozenset(cloud for cloud, able in catalog.capabilities.items() if able.free)
     wanted = [one for one in market.offers if blocked(one, policy) is None]
     found = compare(cheapest(wanted, free), question)

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from bot.outbound.checkpoint_stores import StoredFile
-from bot.outbound.ssh_login import Ran, SshLogin
+from bot.outbound.ssh_login import Followed, Ran, SshLogin
 from bot.rules.approvals.approvers import DeciderFacts
 from ledger.kernel.actor import Actor
+from ledger.kernel.login_problem import LoginProblem
 from ledger.models import Notification
 
 
@@ -39,6 +40,10 @@ class Reach(Protocol):
 
     async def run(self, login: SshLogin, command: str, *, stdin: str = "", timeout_s: float) -> Ran:
         """Log in and run one command. Never raises for what the host does; takes `timeout_s` at most."""
+        ...
+
+    async def follow(self, login: SshLogin, command: str, *, timeout_s: float) -> Followed | LoginProblem:
+        """Log in and return a command that goes on, or the problem. Never raises for what the host does."""
         ...
 
 

@@ -176,6 +176,7 @@ def set_hardware(root: Path, machine: SandboxMachine, **more: Any) -> None:
     share = Decimal("0.05") if is_slow else Decimal("0.8")
     hardware: Mapping[str, Any] = {
         "name": product_name(gpu),
+        "vendor": str(known.vendor) if known else str(Vendor.NVIDIA),
         "count": machine.gpu_count - (Flaw.MISSING_GPU in flaws),
         "memory_mib": int(nominal_gb * MIB_PER_GB),
         "driver": OLD_DRIVER if is_old else DRIVER,
@@ -187,6 +188,22 @@ def set_hardware(root: Path, machine: SandboxMachine, **more: Any) -> None:
     new = root / "hardware.new"
     new.write_text(json.dumps({**hardware, **more}))
     new.replace(root / "hardware.json")
+    if known is not None and known.vendor is Vendor.AMD:
+        _write_sysfs(root, {**hardware, **more})
+
+
+def _write_sysfs(root: Path, hardware: Mapping[str, Any]) -> None:
+    """Write the files in which Linux's driver describes the cards of AMD."""
+    for number in range(hardware["count"]):
+        device, node = root / f"sys/class/drm/card{number}/device", f"renderD{128 + number}"
+        for folder in (device / "drm" / node, device / "hwmon/hwmon0", root / "dev/dri"):
+            folder.mkdir(parents=True, exist_ok=True)
+        (root / "dev/dri" / node).touch()
+        memory = hardware["memory_mib"] << 20
+        said = {"vendor": "0x1002", "device": "0x74a1", "product_name": hardware["name"], "gpu_busy_percent": 0}
+        said |= {"mem_info_vram_total": memory, "mem_info_vram_used": memory // 100, "hwmon/hwmon0/temp2_input": 41000}
+        for name, value in said.items():
+            (device / name).write_text(f"{value}\n")
 
 
 def _write_programs(root: Path, machine: SandboxMachine) -> None:
@@ -210,6 +227,7 @@ def _write_programs(root: Path, machine: SandboxMachine) -> None:
         },
         **{tool: inside.format(f"{tool.replace('-', '_')}.py") for tool in ("train-stub", "serve-stub")},
         "vllm": inside.format("serve_stub.py"),
+        **dict.fromkeys(("jupyter", "tensorboard"), inside.format("pages_stub.py")),
     }
     for name, text in programs.items():
         (root / "bin" / name).write_text(text)

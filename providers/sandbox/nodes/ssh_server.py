@@ -119,6 +119,10 @@ class _Login(asyncssh.SSHServer):
         if self._machine.said["new_host_key"] and self._machine.acceptor is not None:
             self._machine.acceptor.update(server_host_keys=[asyncssh.generate_private_key("ssh-ed25519")])
 
+    def connection_requested(self, dest_host: str, dest_port: int, orig_host: str, orig_port: int) -> bool:
+        """Let a tunnel lead to the machine itself, which is this computer's own loopback, and nowhere else."""
+        return dest_host in ("localhost", "127.0.0.1")
+
     def begin_auth(self, username: str) -> bool:
         return True
 

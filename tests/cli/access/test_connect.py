@@ -19,6 +19,7 @@ from ledger.core import amend
 from ledger.models import Instance
 from tests.cli.test_commands import elsewhere
 from tests.cli.test_doors import Terminal, terminal
+from tests.services.nodes.test_key_writes import machine as inside_of
 from tests.support.wire import RealReach
 
 __all__ = ["elsewhere", "terminal"]
@@ -165,6 +166,44 @@ async def test_a_tunnel_leads_to_a_port_of_the_machine_until_ctrl_c(machine: Mac
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "said", "code", "out", "err"),
+    [
+        ("jupyter", "started tok", 0, "http://localhost:8888/lab?token=tok\n", "leads to port 8888 of session"),
+        ("tensorboard", "own tok", 0, "http://localhost:6006/\n", "leads to port 6006 of session"),
+        ("jupyter", "other", 0, "", "Another program listens on port 8888 already, so nothing was started."),
+        (
+            "jupyter",
+            "missing",
+            1,
+            "",
+            "has no jupyter. Request one with `install=train`, or install it: `gpu-",
+        ),
+        ("jupyter", "failed\nno config", 1, "", "The end of its log:\nno config"),
+        ("jupyter", "", 255, "", "The login to session"),
+    ],
+)
+async def test_a_named_program_is_started_or_why_it_is_not_is_said(
+    machine: Machine, name: str, said: str, code: int, out: str, err: str
+) -> None:
+    tools = machine.home / "bin"
+    tools.mkdir()
+    # The second call is the tunnel; the first one has the token on its standard input, and no key of the API.
+    script = f"""#!/bin/sh
+case "$*" in *ExitOnForwardFailure*) exit 0 ;; esac
+read -r token
+[ ${{#token}} -eq 32 ] && [ -z "$GPU_SHOPPER_API_KEY" ] || exit 9
+printf '{said}\n'
+exit {255 if not said else 0}
+"""
+    (tools / "ssh").write_text(script)
+    (tools / "ssh").chmod(0o755)
+    ended = await machine.run("open", machine.short, name, PATH=str(tools))
+    assert (ended[0], ended[1]) == (code, out)
+    assert err in ended[2]
+
+
+@pytest.mark.slow
 async def test_the_editor_gets_an_entry_with_which_ssh_connects(machine: Machine) -> None:
     m = machine
     code, out, err = await m.run("open", m.short, "VSCode", HOME=str(m.home))
@@ -204,8 +243,24 @@ async def test_another_machine_at_that_address_and_a_missing_program_are_refused
     assert shell.startswith("ssh -o HostName=127.0.0.1 -o Port=")
     (tools / "ssh").write_text('#!/bin/sh\nprintf "%s|" "$@"\n')
     (tools / "ssh").chmod(0o755)
-    code, out, _ = await m.run("logs", m.short, "-f", "-n", "7", PATH=str(tools))
+    # Without a service's address, the person's own ssh follows it.
+    line = ("logs", m.short, "-f", "-n", "7")
+    code, out, _ = await m.run(*line, GPU_SHOPPER_URL="", GPU_SHOPPER_API_KEY="", PATH=str(tools))
     assert (code, f"|gpu-shopper-{m.short}|" in out, 'tail -n 7 -F -- "$f"|' in out) == (0, True, True)
+
+
+async def test_a_log_is_followed_through_the_service_and_says_why_it_ends(terminal: Terminal) -> None:
+    t, w = terminal, terminal.w
+    assert isinstance(w.ctx.reach, RealReach)
+    w.ctx.reach.keys = True
+    request_id = await w.running(operator(), candidates=("vast",))
+    t.far()
+    (await inside_of(w))[1].files["job.log"] = b"step 1\nstep 2\n"
+    following = asyncio.create_task(t.run("logs", request_id[-6:], "-f", "-n", "1"))
+    while not (await asyncio.wait({following}, timeout=0.2))[0]:
+        w.clock.advance(901)
+    code, out, err = await following
+    assert (code, out, err) == (0, "step 2\n", "A stream lasts 15 minutes. Start it again.\n")
 
 
 async def test_what_cannot_be_connected_to_is_said_in_a_sentence(terminal: Terminal) -> None:

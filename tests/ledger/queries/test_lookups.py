@@ -31,6 +31,7 @@ from ledger.queries.lookups import (
     open_instances,
     open_instances_of_session,
     open_starts,
+    past_on_hosts,
     public_keys,
     waiting_extensions,
     waiting_jobs,
@@ -163,6 +164,26 @@ async def test_machines_that_failed_of_late(db: Database) -> None:
         assert await failed_machines(tx, codes, START - timedelta(hours=1)) == {("vast", "7")}
         assert await failed_machines(tx, codes, START - timedelta(hours=3)) == {("vast", "7"), ("vast", "9")}
         assert await failed_machines(tx, (), START - timedelta(hours=3)) == set()
+
+
+async def test_what_became_of_the_newest_instances_on_known_hosts(db: Database) -> None:
+    async with db.write() as tx:
+        for machine, at, more in (
+            ("7", START, {"outcome_code": "throttled", "gpu_check": {"verdict": "throttled"}}),
+            ("8", START + timedelta(hours=1), {"reachable_at": START, "ended_at": START, "gpu_booked_s": 60}),
+            ("9", START - timedelta(days=2), {}),
+            (None, START, {}),
+        ):
+            await rows.instance(tx, InstanceState.GONE, at=at, machine_id=machine, **more)
+    async with db.read() as tx:
+        since = START - timedelta(days=1)
+        found = [tuple(row) for row in await past_on_hosts(tx, since, 10)]
+        assert found == [
+            ("vast", "8", "", START, START, 60, None),
+            ("vast", "7", "throttled", None, None, None, {"verdict": "throttled"}),
+        ]
+        assert [row[1] for row in await past_on_hosts(tx, since - timedelta(days=2), 10)] == ["8", "7", "9"]
+        assert [row[1] for row in await past_on_hosts(tx, since, 1)] == ["8"]
 
 
 def advance(of: Request, state: GrantState, approver: str, at: datetime = START) -> AdvanceApproval:

@@ -9,6 +9,7 @@ from decimal import Decimal
 import pytest
 
 from bot.rules.checkpoints.verification import (
+    NOTHING_PROTECTS,
     CheckpointHold,
     Newest,
     Reported,
@@ -69,6 +70,7 @@ def test_the_newest_checkpoint_must_be_there_whole_recent_and_as_far_as_was_repo
 
 def test_the_choice_is_said_where_something_can_be_looked_at() -> None:
     assert choice(Policy(), "/workspace") == ""
+    assert choice(Policy(), None) == choice(Policy(), "") == NOTHING_PROTECTS
     said = choice(Policy(), "https://files.example.com/a.pt?sig=secret")
     assert "its disk stays for 24 hours" in said
     assert "keeps running for 2 hours at most" in said

@@ -21,10 +21,13 @@ from bot.rules.policy.policy import Policy
 from bot.rules.sizing.interruptions import Checkpointing, loss, losses_per_h, many_losses, rates_per_h
 from bot.rules.sizing.start_times import Losses, OwnTimes, PastInstance, own_times
 from bot.rules.viability.interconnect import host_speed
+from ledger.kernel.host_record import HostRecord
 from ledger.kernel.job import GpuConstraint, JobRequest, SpotPolicy
 from providers.contract import Offer, Stock
 from tests.rules.builders import CLOUDS, OFFERS, SHARES, job, offer
 
+#: Enough good hours to bring 0.95 to exactly 0.96.
+DAYS = Decimal(60)
 ANY = GpuConstraint(count_min=1, count_max=8)
 RUNS = (
     *(("model=" + size, "tokens=50M", "seq=2048", "batch=64", "goal=20h") for size in ("1B", "13B")),
@@ -81,6 +84,7 @@ PLAIN = st.builds(
     egress_usd_gb=st.just(Decimal(0)),
     ingress_usd_gb=st.sampled_from([Decimal(0), Decimal("0.01")]),
     reliability=st.sampled_from([None, Decimal("0.95")]),
+    own=st.sampled_from([None, None, HostRecord(3, 2, 1, Decimal("7.1")), HostRecord(1), HostRecord(2, hours=DAYS)]),
 )
 MANY = st.lists(
     PLAIN | st.builds(lambda one, flaw: replace(one, **flaw), PLAIN, FLAWS),

@@ -30,7 +30,7 @@ from ledger.kernel.states import SessionState
 
 NOW = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
-BUSY, FIVE = (Decimal(0), Decimal(91)), Decimal(5)
+BUSY = (Decimal(0), Decimal(91))
 IDLE = (Decimal(1), Decimal(4))
 POLICY = Policy()
 
@@ -45,42 +45,42 @@ def test_only_a_greater_number_is_new() -> None:
 
 
 def test_idle_time_begins_when_no_gpu_works_and_a_node_knows_it_better_within_what_can_be_true() -> None:
-    first = after_checkin(NodeStatus(), Report(1, IDLE, idle_since=NOW - 50 * MINUTE), FIVE, NOW)
+    first = after_checkin(NodeStatus(), Report(1, IDLE, idle_since=NOW - 50 * MINUTE), POLICY, NOW)
     assert first.idle_since == NOW  # Nobody heard it before, so its word about then is not taken.
-    later = after_checkin(first, Report(2, IDLE), FIVE, NOW + MINUTE)
+    later = after_checkin(first, Report(2, IDLE), POLICY, NOW + MINUTE)
     assert later.idle_since == NOW
-    worked_between = after_checkin(later, Report(3, IDLE, idle_since=NOW + 90 * MINUTE / 60), FIVE, NOW + 2 * MINUTE)
+    worked_between = after_checkin(later, Report(3, IDLE, idle_since=NOW + 90 * MINUTE / 60), POLICY, NOW + 2 * MINUTE)
     assert worked_between.idle_since == NOW + 90 * MINUTE / 60
     assert (
-        after_checkin(later, Report(3, IDLE, idle_since=NOW + 9 * MINUTE), FIVE, NOW + MINUTE).idle_since
+        after_checkin(later, Report(3, IDLE, idle_since=NOW + 9 * MINUTE), POLICY, NOW + MINUTE).idle_since
         == NOW + MINUTE
     )
-    assert after_checkin(later, Report(3, BUSY), FIVE, NOW + MINUTE).idle_since is None
-    assert after_checkin(later, Report(3), FIVE, NOW + MINUTE).idle_since is None  # Nothing measured is not idle.
-    busy = after_checkin(NodeStatus(), Report(1, BUSY), FIVE, NOW)
-    told = after_checkin(busy, Report(2, IDLE, idle_since=NOW + MINUTE / 2), FIVE, NOW + MINUTE)
+    assert after_checkin(later, Report(3, BUSY), POLICY, NOW + MINUTE).idle_since is None
+    assert after_checkin(later, Report(3), POLICY, NOW + MINUTE).idle_since is None  # Nothing measured is not idle.
+    busy = after_checkin(NodeStatus(), Report(1, BUSY), POLICY, NOW)
+    told = after_checkin(busy, Report(2, IDLE, idle_since=NOW + MINUTE / 2), POLICY, NOW + MINUTE)
     assert told.idle_since == NOW + MINUTE / 2
 
 
 def test_a_job_is_over_since_it_was_first_said_and_checkpoints_are_not_of_the_future() -> None:
     done = after_checkin(
-        NodeStatus(), Report(1, BUSY, Work.DONE, checkpoint_at=NOW + MINUTE, checkpoint_step=9), FIVE, NOW
+        NodeStatus(), Report(1, BUSY, Work.DONE, checkpoint_at=NOW + MINUTE, checkpoint_step=9), POLICY, NOW
     )
     assert (done.work_over_at, done.checkpoint_at, done.checkpoint_step) == (NOW, NOW, 9)
-    assert after_checkin(done, Report(2, BUSY, Work.DONE), FIVE, NOW + MINUTE).work_over_at == NOW
-    assert after_checkin(done, Report(2, BUSY, Work.FAILED), FIVE, NOW + MINUTE).work_over_at == NOW + MINUTE
-    assert after_checkin(done, Report(2, BUSY), FIVE, NOW + MINUTE).work_over_at is None
+    assert after_checkin(done, Report(2, BUSY, Work.DONE), POLICY, NOW + MINUTE).work_over_at == NOW
+    assert after_checkin(done, Report(2, BUSY, Work.FAILED), POLICY, NOW + MINUTE).work_over_at == NOW + MINUTE
+    assert after_checkin(done, Report(2, BUSY), POLICY, NOW + MINUTE).work_over_at is None
 
 
 def test_the_eta_follows_the_jobs_own_speed_and_starts_anew_with_it() -> None:
-    first = after_checkin(NodeStatus(), Report(1, BUSY, step=100, target_step=1000), FIVE, NOW)
+    first = after_checkin(NodeStatus(), Report(1, BUSY, step=100, target_step=1000), POLICY, NOW)
     assert progress(first, Decimal(2), NOW) is None  # One step is no speed.
-    second = after_checkin(first, Report(2, BUSY, step=400, target_step=1000), FIVE, NOW + 10 * MINUTE)
+    second = after_checkin(first, Report(2, BUSY, step=400, target_step=1000), POLICY, NOW + 10 * MINUTE)
     found = progress(second, Decimal(3), NOW + 10 * MINUTE)
     assert found is not None
     assert found.eta == NOW + 30 * MINUTE
     assert found.cost_to_finish_usd == Decimal("1.00")
-    restarted = after_checkin(second, Report(3, BUSY, step=0, target_step=1000), FIVE, NOW + 11 * MINUTE)
+    restarted = after_checkin(second, Report(3, BUSY, step=0, target_step=1000), POLICY, NOW + 11 * MINUTE)
     assert (restarted.step_from, restarted.step_from_at) == (0, NOW + 11 * MINUTE)
     assert progress(replace(second, work=Work.DONE), Decimal(3), NOW) is None
     assert progress(replace(second, target_step=None), Decimal(3), NOW) is None
@@ -183,7 +183,7 @@ def test_every_grace_has_its_seconds_in_the_policy() -> None:
 
 @pytest.mark.parametrize("work", [Work.QUEUED, Work.SAVING, Work.PAUSED])
 def test_what_a_job_does_besides_running_is_said(work: Work) -> None:
-    found = after_checkin(NodeStatus(), Report(seq=1, work=work), Decimal(5), NOW)
+    found = after_checkin(NodeStatus(), Report(seq=1, work=work), POLICY, NOW)
     assert f"the job is {work}" in node_line(found, NOW)
     assert found.work_over_at is None
     assert not work.is_over
@@ -208,6 +208,6 @@ def test_an_idle_end_says_what_the_agent_reported_last() -> None:
 
 def test_a_queue_counts_until_the_next_report_without_one() -> None:
     counts = QueueCounts(waiting=2)
-    first = after_checkin(NodeStatus(), Report(seq=1, queue=counts), Decimal(5), NOW)
+    first = after_checkin(NodeStatus(), Report(seq=1, queue=counts), POLICY, NOW)
     assert first.queue == counts
-    assert after_checkin(first, Report(seq=2), Decimal(5), NOW).queue is None
+    assert after_checkin(first, Report(seq=2), POLICY, NOW).queue is None

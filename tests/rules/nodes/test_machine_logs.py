@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.rules.nodes.machine_logs import NO_LOG, PLACES, LogSource, shown, tail_command
+from bot.rules.nodes.machine_logs import LINE_MAX, NO_LOG, PLACES, LineReader, LogSource, shown, tail_command
 
 
 def run(folder: Path, source: LogSource, lines: int = 2) -> tuple[int, str]:
@@ -62,3 +62,28 @@ def test_a_log_that_is_followed_is_printed_as_it_grows(tmp_path: Path) -> None:
 )
 def test_what_is_shown(text: str, lines: tuple[str, ...]) -> None:
     assert shown(text) == lines
+
+
+def test_a_followed_log_is_cut_into_whole_lines() -> None:
+    reader = LineReader()
+    assert reader.feed("één".encode()[:1]) == ()
+    assert reader.feed("één".encode()[1:] + b"\ntwo\nth") == ("één", "two")
+    assert reader.feed(b"ree hf_abcdefghijkl") == ()
+    assert reader.feed(b"mnopqrst\n") == ("three …",)
+    assert reader.feed(b"rest") == ()
+    assert reader.rest() == ("rest",)
+    assert LineReader().rest() == ()
+
+
+def test_of_a_progress_bar_only_the_last_state_is_kept() -> None:
+    reader = LineReader()
+    for percent in range(5000):
+        assert reader.feed(b"\r%d%%" % percent) == ()
+    assert reader.feed(b"\rdone\n") == ("done",)
+
+
+def test_a_line_without_an_end_is_shown_at_its_bound() -> None:
+    reader = LineReader()
+    assert reader.feed(b"x" * LINE_MAX) == ()
+    assert reader.feed(b"y") == ("x" * LINE_MAX + "y",)
+    assert reader.rest() == ()

@@ -19,6 +19,7 @@ from bot.rules.nodes.machine_report import (
     startup_changed,
     startup_line,
 )
+from bot.rules.policy.policy import Policy
 from tests.support.clock import START
 
 CARD = GpuReport("NVIDIA GeForce RTX 4090", 24564, 61)
@@ -52,10 +53,10 @@ def test_it_is_read_as_it_was_stored() -> None:
 
 
 def test_a_check_in_without_it_keeps_the_last_one() -> None:
-    first = after_checkin(NodeStatus(), Report(1, machine=WHOLE), Decimal(5), START)
-    second = after_checkin(first, Report(2), Decimal(5), START)
+    first = after_checkin(NodeStatus(), Report(1, machine=WHOLE), Policy(), START)
+    second = after_checkin(first, Report(2), Policy(), START)
     assert second.machine == WHOLE
-    third = after_checkin(second, Report(3, machine=MachineReport(driver="9")), Decimal(5), START)
+    third = after_checkin(second, Report(3, machine=MachineReport(driver="9")), Policy(), START)
     assert third.machine == MachineReport(driver="9")
 
 
@@ -96,6 +97,22 @@ def test_the_start_up_in_one_line(steps: tuple[StartupStep, ...], line: str) -> 
     assert startup_line(steps) == line
 
 
+@pytest.mark.parametrize(
+    ("step", "install", "doing"),
+    [
+        ("driver", "train", "checking the driver"),
+        ("python packages", "train", "installing torch 2.8 and more"),
+        ("python packages", "serve", "installing vLLM 0.11 and more"),
+        ("python packages", "gone", "installing Python packages"),
+        ("python packages", None, "installing Python packages"),
+        ("serve", "serve", "starting the model server"),
+        ("repo", None, "fetching the repository"),
+    ],
+)
+def test_each_step_is_said_in_words(step: str, install: str | None, doing: str) -> None:
+    assert startup_line((StartupStep(step, StepOutcome.RUNNING, 41),), install) == f"Start-up: {doing}, 41 s"
+
+
 def test_only_another_state_is_a_change_of_the_start_up() -> None:
     first, later = MachineReport(steps=(DONE, RUNNING)), MachineReport(steps=(DONE, replace(RUNNING, seconds=101)))
     assert not startup_changed(first, later)
@@ -119,7 +136,7 @@ def test_how_busy_it_is_beside_its_gpus_is_said() -> None:
 def test_a_login_of_the_future_was_now() -> None:
     later = MachineReport(last_login_at=START + timedelta(hours=1))
     for report, at in ((later, START), (MachineReport(last_login_at=START - timedelta(1)), START - timedelta(1))):
-        machine = after_checkin(NodeStatus(), Report(1, machine=report), Decimal(5), START).machine
+        machine = after_checkin(NodeStatus(), Report(1, machine=report), Policy(), START).machine
         assert machine is not None
         assert machine.last_login_at == at
 

@@ -41,6 +41,9 @@ class NoReach:
     async def run(self, login: SshLogin, command: str, *, stdin: str = "", timeout_s: float) -> Ran:
         return Ran(problem=LoginProblem.UNREACHABLE)
 
+    async def follow(self, login: SshLogin, command: str, *, timeout_s: float) -> LoginProblem:
+        return LoginProblem.UNREACHABLE
+
 
 def context(db: Database) -> Context:
     """The services on `db`, with an adapter that is never called."""

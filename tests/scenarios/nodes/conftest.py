@@ -144,6 +144,16 @@ class NodeTown:
         (row,) = [row for row in (await self.town.books()).instances if row.reachable_at is not None]
         return f"{self.user}@{row.ssh_host}", str(row.ssh_port)
 
+    async def follow(self, command: str) -> asyncio.subprocess.Process:
+        """Run a command on the newest machine as a person does who logged in, and return their program meanwhile."""
+        host, port = await self._login()
+        words = ("-F", "none", "-q", "-i", str(self.key), "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=no")
+        known = ("-o", "UserKnownHostsFile=/dev/null", "-p", port, host, command)
+        process = await asyncio.create_subprocess_exec("ssh", *words, *known, stdout=asyncio.subprocess.PIPE)
+        assert process.stdout is not None
+        assert await process.stdout.readline()
+        return process
+
     async def _client(self, program: str, *words: str) -> None:
         options = ["-F", "none", "-q", "-i", str(self.key), "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=no"]
         command = [program, *options, "-o", "UserKnownHostsFile=/dev/null", *words]

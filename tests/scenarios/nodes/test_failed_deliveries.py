@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from bot.outbound.ssh_login import Ran, SshLogin
+from bot.outbound.ssh_login import Followed, Ran, SshLogin
 from bot.services.nodes.host_keys import reported_key
 from bot.services.runtime.agent_archive import AgentArchive
 from bot.services.runtime.ports import Reach, Reached
 from ledger.engine.db import Database
+from ledger.kernel.login_problem import LoginProblem
 from ledger.queries.audit import read_books
 from ledger.queries.nodes import node_of
 from providers.sandbox.machines import Flaw
@@ -53,6 +54,9 @@ class AfterReport:
 
     async def run(self, login: SshLogin, command: str, *, stdin: str = "", timeout_s: float) -> Ran:
         return await self.behind.run(login, command, stdin=stdin, timeout_s=timeout_s)
+
+    async def follow(self, login: SshLogin, command: str, *, timeout_s: float) -> Followed | LoginProblem:
+        return await self.behind.follow(login, command, timeout_s=timeout_s)
 
 
 @pytest.fixture

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
 from datetime import timedelta
 from pathlib import Path
 
@@ -11,6 +14,8 @@ from bot.practice.reader import all_text
 from ledger.core.writes import amend
 from ledger.kernel.states import SessionState
 from ledger.models import Session
+from providers.sandbox.nodes.first_process import processes
+from providers.sandbox.nodes.folders import MARK
 from tests.scenarios.nodes.conftest import Build, NodeTown
 
 pytestmark = pytest.mark.slow
@@ -86,5 +91,48 @@ async def test_the_card_says_how_the_start_up_went(build: Build) -> None:
             ("packages", 0),
             ("run", 0),
         ]
+        await place.finish()
+        await here.nothing_left()
+
+
+def agents_of(here: NodeTown) -> list[int]:
+    """The processes of the newest machine's agent that report; its watchdog starts them again."""
+    mark = f"{MARK}={here.node().root}".encode()
+    found = []
+    for pid in processes():
+        try:
+            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+            if mark in Path(f"/proc/{pid}/environ").read_bytes() and words[-2:-1] == [b"report"]:
+                found.append(pid)
+        except OSError:
+            continue
+    return found
+
+
+async def test_a_job_survives_a_dropped_connection_and_its_agents_restart(build: Build) -> None:
+    async with build("vast", clock_speed=SPEED) as here:
+        place = here.town
+        await place.ask('run="for i in $(seq 1 5000); do echo step $i; sleep 0.2; done"')
+        await place.approve()
+        await place.ready()
+
+        def steps() -> list[str]:
+            return here.read("opt/gpu-shopper/job/job.log").splitlines()
+
+        await here.until(lambda: len(steps()) > 2)
+        job = json.loads(here.read("opt/gpu-shopper/job/state.json"))
+        # A login that goes away in the middle of a command, and then the agent itself.
+        login = await here.follow("tail -f /opt/gpu-shopper/job/job.log")
+        login.kill()
+        await login.wait()
+        (agent,) = agents_of(here)
+        os.kill(agent, signal.SIGKILL)
+        await here.until(lambda: agents_of(here) not in ([], [agent]))
+        seq = (await here.row_where(lambda row: row.seq)).seq
+        before = len(steps())
+        await here.row_where(lambda row: row.seq > seq)
+        await here.until(lambda: len(steps()) > before + 2)
+        assert json.loads(here.read("opt/gpu-shopper/job/state.json"))["pid"] == job["pid"]
+        assert steps() == [f"step {number}" for number in range(1, len(steps()) + 1)]
         await place.finish()
         await here.nothing_left()

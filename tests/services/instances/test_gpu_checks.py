@@ -13,7 +13,7 @@ import pytest
 
 from bot.api.views import session_out
 from bot.cli.terminal.views import session_details
-from bot.outbound.ssh_login import Ran, SshLogin
+from bot.outbound.ssh_login import Followed, Ran, SshLogin
 from bot.rules.instances.checked_gpus import checked_gpus
 from bot.rules.instances.power import PowerAction
 from bot.services.instances import gpu_checks, power
@@ -23,6 +23,7 @@ from bot.services.runtime.ports import Reach, Reached
 from bot.services.sessions.service import Status
 from bot.slack.blocks.request import CardFacts
 from bot.slack.blocks.session import session_ready_and_ended, status
+from ledger.kernel.login_problem import LoginProblem
 from ledger.kernel.states import InstanceState, RequestState, SessionState
 from ledger.models import Instance
 from ledger.queries.views import RequestView
@@ -71,6 +72,9 @@ class Counted:
         self.began.set()
         await self.goes_on.wait()
         return await self.behind.run(login, command, stdin=stdin, timeout_s=timeout_s)
+
+    async def follow(self, login: SshLogin, command: str, *, timeout_s: float) -> Followed | LoginProblem:
+        return await self.behind.follow(login, command, timeout_s=timeout_s)
 
 
 async def booted(w: World, cloud: str, **changes: Any) -> str:
@@ -245,6 +249,24 @@ async def test_a_machine_that_failed_its_check_is_offered_to_nobody_for_a_day(w:
     later = (await asked()).quote
     assert later is not None
     assert "failed its check" not in str(later.excluded)
+
+
+async def test_what_a_host_showed_is_a_reason_of_its_later_offers_and_not_of_the_inventory(w: World) -> None:
+    w.tune(replacements=0, options_shown=50)
+    w.arm(Flaw.WRONG_GPU, "vast")
+    row = (await the(w, await booted(w, "vast")))[1]
+    w.clock.advance(25 * 3600)
+    reply = await w.ask(CAROL, candidates=("vast",))
+    await w.settle()
+    later = await w.view(str(reply.data["request_id"]))
+    (known,) = [one for one in later.options if one.offer["machine_id"] == row.machine_id]
+    assert "reliability (1 of 1 session on this host failed)." in known.why
+    assert all("on this host" not in one.why for one in later.options if one is not known)
+    answer = await w.ctx.catalog.market(later.request.job, 50)
+    assert [one.machine_id for one in answer.offers if one.own is not None] == [row.machine_id]
+    listing = await w.ctx.catalog.inventory(later.request.job, w.ctx.policy)
+    assert row.machine_id in {one.machine_id for one in listing.market.offers}
+    assert not any(one.own for one in listing.market.offers)
 
 
 async def test_a_team_may_be_content_with_a_port_that_greets(w: World) -> None:

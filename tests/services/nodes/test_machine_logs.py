@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from bot.rules.access.scopes import Scope
 from bot.rules.nodes.machine_logs import LogSource
-from bot.services.nodes.machine_logs import read
+from bot.services.access.api_keys import Principal
+from bot.services.nodes.machine_logs import LONGEST, LOOK_EVERY, LogStream, follow, read
 from bot.services.runtime.commands import Reply
 from ledger.core import amend
 from ledger.kernel.actor import Actor
@@ -49,3 +51,51 @@ async def test_a_machine_that_does_not_answer_is_named(w: World, session: Sessio
         await amend(tx, Instance, row.id, ssh_port=9)
     reply = await asked(w, session)
     assert (reply.code, "did not answer over SSH" in reply.sentence) == ("no_log", True)
+
+
+async def streamed(w: World, session: Session, who: Actor = ALICE) -> LogStream | Reply:
+    person = Principal("", who, who, frozenset({Scope.SESSIONS_READ}))
+    return await follow(w.ctx, session.id, person, LogSource.JOB, 2)
+
+
+async def test_a_log_is_followed_until_the_session_ends(w: World, session: Session) -> None:
+    inside = (await machine(w))[1]
+    inside.files["job.log"] = b"step 1\nstep 2\nstep 3\n"
+    refused = await streamed(w, session, BOB)
+    assert isinstance(refused, Reply)
+    assert refused.code == "not_yours"
+    stream = await streamed(w, session)
+    assert isinstance(stream, LogStream)
+    lines = stream.lines()
+    assert await anext(lines) == ("step 2", "step 3")
+    inside.files["job.log"] += b"step 4 hf_abcdefghijklmnopqrst\nhalf"
+    assert await anext(lines) == ("step 4 …",)
+    assert (await w.end(session.request_id)).ok
+    w.clock.advance(LOOK_EVERY.total_seconds())
+    assert [one async for one in lines if one] == [("half",)]
+    assert stream.ended == f"Session {session.short_id} is ending."
+
+
+async def test_a_stream_ends_with_its_connection_and_after_a_while(w: World, session: Session) -> None:
+    (await machine(w))[1].files["job.log"] = b"one\n"
+    stream = await streamed(w, session)
+    assert isinstance(stream, LogStream)
+    lines = stream.lines()
+    assert await anext(lines) == ("one",)
+    await w.engine.ssh_ports.close_all()
+    assert [one async for one in lines if one] == []
+    assert stream.ended == "The connection to the machine ended."
+    refused = await streamed(w, session)
+    assert isinstance(refused, Reply)
+    assert "did not answer over SSH" in refused.sentence
+
+
+async def test_a_stream_ends_after_a_quarter_of_an_hour(w: World, session: Session) -> None:
+    (await machine(w))[1].files["job.log"] = b"one\n"
+    stream = await streamed(w, session)
+    assert isinstance(stream, LogStream)
+    lines = stream.lines()
+    assert await anext(lines) == ("one",)
+    w.clock.advance(LONGEST.total_seconds())
+    assert [one async for one in lines if one] == []
+    assert stream.ended == "A stream lasts 15 minutes. Start it again."

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 
 from bot.api.views import session_out
 from bot.cli.terminal.views import session_details
+from bot.rules.checkpoints.verification import NOTHING_PROTECTS
 from bot.slack.blocks.job import details
 from bot.slack.blocks.session import session_ready_and_ended
 from tests.support.world import World
@@ -34,6 +36,9 @@ async def test_each_cloud_opens_what_was_asked_for_or_a_tunnel_does(
     assert out.ssh is not None
     http, tcp = out.ssh.ports
     ready = session_ready_and_ended.ready(view, "/gpu").text
+    assert NOTHING_PROTECTS in ready
+    view.request.job = replace(view.request.job, checkpoint="hf://org/model")
+    assert NOTHING_PROTECTS not in session_ready_and_ended.ready(view, "/gpu").text
     printed = "\n".join(session_details(out).sentences)
     assert "ports 8888/http, 6006/tcp" in details(view.request.job)
     if page is None or plain is None:

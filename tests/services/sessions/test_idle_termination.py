@@ -105,6 +105,25 @@ async def test_idling_ends_training_after_half_an_hour_and_keep_gives_it_one_mor
         assert (await idle_termination.keep_running(w.ctx, KeepRunning(waits, facts(BOB)))).code == "no_session"
 
 
+async def test_a_notebook_is_kept_by_an_open_login_until_half_an_hour_after_it_closed(w: World) -> None:
+    async with listening(w):
+        await w.running(candidates=("vast",), hours=Decimal(4), workload="notebook")
+        await pass_time(w, 1)
+        agent(w).utilisation = [0.0]
+        agent(w).machine = {"cpu_percent": 1, "logins": 1}
+        await pass_time(w, 3600)
+        assert (await session(w)).early_end_at is None
+        agent(w).machine = {"cpu_percent": 1, "logins": 0}
+        await pass_time(w, 1700)
+        assert (await session(w)).early_end_at is None
+        await pass_time(w, 200)
+        reason = (await session(w)).early_end_reason or ""
+        assert reason.startswith("Its GPUs have been below 5% and its CPUs below 2%, with no open login, since ")
+        agent(w).machine = {"cpu_percent": 90, "logins": 0}
+        await pass_time(w, 100)
+        assert (await session(w)).early_end_at is None
+
+
 async def test_a_job_that_is_done_is_told_and_its_buttons_act_on_that_end_and_no_other(w: World) -> None:
     async with listening(w):
         request_id = await started(w)

@@ -6,6 +6,7 @@ from datetime import timedelta
 from decimal import Decimal
 from urllib.parse import quote
 
+from bot.rules.checkpoints.verification import NOTHING_PROTECTS
 from bot.rules.instances.checked_gpus import checked_gpus
 from bot.rules.values.phrases import hours, rate, unreconciled
 from bot.services.nodes.connection import known_hosts, ssh_command
@@ -53,6 +54,8 @@ def ready(view: SessionView, command: str, able: Capabilities | None = None, *, 
         lines.append(f"You can't log in, because you have no SSH key here. To add one: {add}")
     lines += gpus(row)
     lines += port_lines(view)
+    if row.ssh_host and not view.request.job.checkpoint:
+        lines.append(NOTHING_PROTECTS)
     lines.append(f"Cost: {rate(row.price_usd_h)}")
     if session.deadline:
         lines.append(f"Ends: {when(session.deadline)} (approved for at most {hours(Decimal(session.hours))})")

@@ -29,6 +29,8 @@ def _is_busy() -> bool:
 
 
 def nvmlInit() -> None:  # noqa: N802 # The library's own name, as all below.
+    if _hardware().get("vendor") == "AMD":
+        raise NVMLError("NVML Shared Library Not Found")
     if _hardware()["fault"]:
         raise NVMLError("Driver/library version mismatch")
 

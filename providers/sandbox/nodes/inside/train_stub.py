@@ -51,35 +51,43 @@ class TrainingStub:
             self.saved = {"step": self.step, "at": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")}
             print(f"saved a checkpoint at step {self.step}", flush=True)
 
+    def use_gpus(self, *, percent: int) -> None:
+        """Let the machine's GPUs look busy, or idle."""
+        if percent:
+            (self.machine / "busy").touch()
+        else:
+            (self.machine / "busy").unlink(missing_ok=True)
+        for file in self.machine.glob("sys/class/drm/card*/device/gpu_busy_percent"):
+            file.write_text(f"{percent}\n")
+
     def work(self) -> int:
         """Train until the last step, a failure or a stop. Returns the exit code."""
-        busy = self.machine / "busy"
         while self.step < self.options.steps:
             asks = self.asks()
             if "stop" in asks or ("save" in asks and "save" not in self.last_asks):
                 self.save()
             self.last_asks = asks
             if "stop" in asks:
-                busy.unlink(missing_ok=True)
+                self.use_gpus(percent=0)
                 self.report("running", 0)
                 print("stopped as asked", flush=True)
                 return 0
             if "pause" in asks:
-                busy.unlink(missing_ok=True)
+                self.use_gpus(percent=0)
                 self.report("running", 0)
                 time.sleep(self.options.step_s)
                 continue
-            busy.touch()
+            self.use_gpus(percent=96)
             time.sleep(self.options.step_s)
             self.step += 1
             print(f"step {self.step} of {self.options.steps}, {self.options.tokens_per_s} tokens/s", flush=True)
             if self.step == self.options.fails_at:
-                busy.unlink(missing_ok=True)
+                self.use_gpus(percent=0)
                 self.report("failed", 0)
                 print("loss is not a number", file=sys.stderr)
                 return 1
             self.report("running", self.options.tokens_per_s)
-        busy.unlink(missing_ok=True)
+        self.use_gpus(percent=0)
         self.save()
         self.report("done", 0)
         return 0
