@@ -182,7 +182,13 @@ def _job(view: SessionView) -> JobOut | None:
     found = job_of(view)
     if found is None:
         return None
-    return JobOut(state=found.state, exit_code=found.exit_code, line=found.line, ended_at=view.session.job_ended_at)
+    return JobOut(
+        state=found.state,
+        exit_code=found.exit_code,
+        line=found.line,
+        failed_step=found.failed_step,
+        ended_at=view.session.job_ended_at,
+    )
 
 
 def _agent(view: SessionView, now: datetime) -> AgentOut:

@@ -168,6 +168,23 @@ def state_of(one: SessionOut) -> str:
     return state_words(one.state)
 
 
+def situation(one: RequestOut, session: SessionOut | None) -> str:
+    """Say in a few words how far a request or its session is, and what it waits for."""
+    now = f"session {state_of(session)}" if session else f"request {state_words(one.state)}{_for_whom(one)}"
+    held = session.held if session else one.held
+    return f"{now}. {held}" if held else now
+
+
+def _for_whom(one: RequestOut) -> str:
+    if one.waiting is None:
+        return ""
+    named = (
+        ", ".join([*(one.waiting.approver_names or one.waiting.approvers), *one.waiting.approver_groups])
+        or "nobody: the policy names no approver"
+    )
+    return f" from {named}"
+
+
 def outlives(one: SessionOut) -> bool:
     """Whether the approved end has passed and only the disk is left."""
     return one.disk is not None and one.state == SessionState.TERMINATING
