@@ -7,6 +7,7 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from secrets import token_hex
 from typing import Any, cast
 
 import httpx
@@ -98,7 +99,7 @@ class Doors:
         return str(await Tools(self.api).submit_request(words, reason="a try"))
 
     async def rest(self, document: dict[str, Any]) -> str:
-        answer = await self.api.http.post("/api/v1/sessions", json=document, headers={"Idempotency-Key": "one"})
+        answer = await self.api.http.post("/api/v1/sessions", json=document, headers={"Idempotency-Key": token_hex()})
         assert answer.status_code in (400, 409, 422), answer.text
         return answer.text.replace("\\u201c", "“").replace("\\u201d", "”")
 

@@ -87,7 +87,9 @@ def job_status(session: SessionState, found: NodeStatus | None) -> JobStatus:
         # An agent that starts the command itself reports a step, or another word than the first one.
         begun = found.work is not Work.RUNNING or found.step is not None
         return _by_work(found) if begun else JobStatus(JobState.QUEUED)
-    return _by_work(found) if run.state is StepOutcome.DONE else _starting(run, steps)
+    # A command that ends with an error at once is a step that failed, too.
+    ended_at_once = run.state is StepOutcome.FAILED and found.work.is_over
+    return _by_work(found) if ended_at_once or run.state is StepOutcome.DONE else _starting(run, steps)
 
 
 def ended_job(end_code: str, session: SessionState, found: NodeStatus | None) -> JobStatus:

@@ -71,6 +71,9 @@ def test_a_failed_job_has_the_exit_code_of_its_command_or_of_the_step_that_faile
     assert stuck == JobStatus(JobState.FAILED, 128, "repo")
     assert stuck.line == "failed (its start-up failed at repo, exit code 128)"
     assert stuck.sentence == "The job did not start: repo failed with exit code 128."
+    at_once = replace(HEARD, machine=steps(run=StepOutcome.FAILED), work=Work.FAILED, job_exit_code=3)
+    assert job_status(RUNNING, at_once) == JobStatus(JobState.FAILED, 3)
+    assert job_status(RUNNING, replace(at_once, work=Work.RUNNING)) == JobStatus(JobState.FAILED, 128, "run")
     # An exit code of an earlier report says nothing of a job that runs.
     assert job_status(RUNNING, replace(STARTED, job_exit_code=3)).exit_code is None
 
