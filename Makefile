@@ -101,6 +101,8 @@ lint: $(VENV)/.ready-docs ## ruff, mypy, import contracts, schema, generated pag
 	$(BIN)/lint-imports
 	$(BIN)/gpu-shopper db check --fresh
 	$(BIN)/gpu-shopper docs --check
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-actions .github/actions/run/action.yml
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows docs/programs/github-actions.yml
 	@$(MAKE) --no-print-directory site
 	$(BIN)/lychee --offline --include-fragments --no-progress --quiet $(PAGES)
 	$(BIN)/codespell $(PAGES)

@@ -73,9 +73,15 @@ class JobFiles:
         if state.word in ("done", "failed"):
             # A job that says that it failed may exit with 0; one that says that it is done may fail afterwards.
             found["job"] = "failed" if found.get("job") == "failed" else state.word
+            found["job_exit_code"] = _exit_code(state.exit_code or 0)
         elif state.word == "paused" or "job" not in found:
             found["job"] = state.word
         return found
+
+
+def _exit_code(code: int) -> int:
+    """Return an exit code as shells do: 128 and the signal's number where a signal ended the command."""
+    return min(128 - code, 255) if code < 0 else code & 255
 
 
 def _written_s(path: Path) -> float:

@@ -10,6 +10,7 @@ from bot.api.schemas.sessions import (
     AgentOut,
     DiskOut,
     GpuCheckOut,
+    JobOut,
     LoginOut,
     NodeApiOut,
     PortOut,
@@ -30,6 +31,7 @@ from bot.services.grants import amendments
 from bot.services.market.codec import hold_line, offer_from_json, outlook_of, parts_line
 from bot.services.nodes.connection import SSH_PORT, api_url, known_hosts, ssh_command
 from bot.services.nodes.host_keys import reported_key
+from bot.services.nodes.job_results import job_of
 from bot.services.nodes.ports import ports_of
 from bot.services.nodes.views import agent_view
 from bot.services.runtime import recovery_mode
@@ -157,6 +159,7 @@ def session_out(
         end_waits_because=(row.gate_note or "") if row is not None and row.checkpoint_step in WAITS else "",
         disk=DiskOut.model_validate(view.disk) if view.disk is not None else None,
         agent=_agent(view, now) if live else None,
+        job=_job(view),
         policy=_terms(ctx, view) if live else None,
         gpu_check=_gpu_check(row) if live and row is not None else None,
         ssh=_ssh(view.request, row, view.node) if shows_ssh and row is not None else None,
@@ -172,6 +175,19 @@ def _terms(ctx: Context, view: SessionView) -> Terms:
         replacements_left=view.session.replacements_left,
         ends_when_silent=ctx.policy.end_when_unresponsive,
         ends_when_idle=ctx.policy.end_when_idle,
+    )
+
+
+def _job(view: SessionView) -> JobOut | None:
+    found = job_of(view)
+    if found is None:
+        return None
+    return JobOut(
+        state=found.state,
+        exit_code=found.exit_code,
+        line=found.line,
+        failed_step=found.failed_step,
+        ended_at=view.session.job_ended_at,
     )
 
 

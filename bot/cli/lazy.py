@@ -66,6 +66,12 @@ COMMANDS: Mapping[str, CommandEntry] = MappingProxyType(
                 "POST /sessions, POST /plans, GET /requests/{request}",
                 at="commands.requests",
             ),
+            run=_entry(
+                "Hand over a job, and follow it to its exit code.",
+                "POST /sessions, GET /requests/{request}, GET /sessions/{session}, GET /sessions/{session}/logs, "
+                "POST /sessions/{session}/done",
+                at="commands.run",
+            ),
             requests=_entry("List requests.", "GET /requests", at="commands.requests"),
             request=_entry(
                 "Show one request: its offers, and who must approve it.",

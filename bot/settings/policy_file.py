@@ -17,13 +17,16 @@ from typing import Any, get_type_hints
 import yaml
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from bot.rules.grammar.job import check_presets
+from bot.rules.grammar.job import check_presets, check_profiles
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.timing import Timing
 from bot.rules.policy.validation import MERGED, RENAMED, validated
+from bot.settings.profiles_file import ProfilesError, read_profiles
 
 SECTIONS: Mapping[str, type[Policy | Timing]] = MappingProxyType({"policy": Policy, "timing": Timing})
 
+#: The setting that names another file.
+PROFILES = "instance_profiles"
 #: Examples for the settings whose default (nothing) does not show what a value looks like.
 EXAMPLES: Mapping[str, object] = MappingProxyType(
     {
@@ -50,6 +53,7 @@ EXAMPLES: Mapping[str, object] = MappingProxyType(
         "blocked_hosts": ["vast:51234"],
         "blocked_countries": ["CN"],
         "webhook_networks": ["10.1.0.0/16"],
+        "instance_profiles": "instance_profiles.yaml",
         "checkpoint_places": ["s3://bucket/runs", "hf://org"],
         "presets": {"nightly": '8xH100 6h max=$150 for="nightly training"'},
         "consumers": {"atlas": {"clouds": ["vast"], "gpus": ["RTX4090"], "max_hours": 4}},
@@ -67,6 +71,8 @@ class PolicyFile:
 
     policy: Policy
     timing: Timing
+    #: The other files that were read with it.
+    beside: tuple[Path, ...] = ()
 
 
 def default_of(item: Field[Any]) -> Any:
@@ -93,19 +99,22 @@ def plain(value: Any) -> Any:
 def read_policy_file(path: Path | None, *, practice: bool = False) -> PolicyFile:
     """Read `path` (None: every default). Raises `PolicyFileError`; `practice` lifts the floors of the timing."""
     sections: dict[str, dict[str, Any]] = {}
+    beside: tuple[Path, ...] = ()
     if path is not None:
-        sections = _Reader(path).sections()
+        reader = _Reader(path)
+        sections, beside = reader.sections(), tuple(reader.beside)
     try:
-        policy = check_presets(validated(Policy(**sections.get("policy", {}))))
+        policy = check_profiles(check_presets(validated(Policy(**sections.get("policy", {})))))
         timing = Timing(**sections.get("timing", {})).validated(practice=practice)
     except ValueError as error:
         raise PolicyFileError(f"{path}: {error}") from error
-    return PolicyFile(policy, timing)
+    return PolicyFile(policy, timing, beside)
 
 
 class _Reader:
     def __init__(self, path: Path) -> None:
         self._path = path
+        self.beside: list[Path] = []
 
     def sections(self) -> dict[str, dict[str, Any]]:
         """Return section → setting → checked value."""
@@ -167,6 +176,15 @@ class _Reader:
             raise self._error(at, f"{item.name}: {error}. Example: {example_of(item)}") from error
         finally:
             loader.dispose()
+        if item.name == PROFILES:
+            file = self._path.parent / raw if isinstance(raw, str) else None
+            if file is None:
+                raise self._error(at, f"{item.name} names a file. Example: {example_of(item)}")
+            self.beside.append(file)
+            try:
+                return MappingProxyType(read_profiles(file))
+            except ProfilesError as error:
+                raise self._error(at, str(error)) from error
         if isinstance(raw, bool) and hint is not bool:
             raise self._error(at, f"{item.name}: a yes or no does not belong here. Example: {example_of(item)}")
         try:

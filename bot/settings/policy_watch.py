@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bot.settings.policy_file import PolicyFile, read_policy_file
+from bot.settings.policy_file import PolicyFile, PolicyFileError, read_policy_file
 
 #: What tells one state of the file from another: its inode, size and time of change; None while it is missing.
 Stamp = tuple[int, int, int] | None
@@ -17,25 +18,34 @@ class PolicyWatch:
 
     path: Path | None
     practice: bool = False
-    _seen: Stamp = field(init=False)
+    _seen: tuple[Stamp, ...] = field(init=False)
+    _beside: tuple[Path, ...] = ()
 
     def __post_init__(self) -> None:
-        """Take the file as it is now for known."""
-        self._seen = self._stamp()
+        """Take the file, and those that it names, as they are now for known."""
+        with contextlib.suppress(PolicyFileError):
+            self._beside = read_policy_file(self.path, practice=self.practice).beside
+        self._seen = self._stamps()
 
     def edited(self) -> PolicyFile | None:
         """Return the file after an edit, None while there is none. Raises `PolicyFileError` once for a broken edit."""
-        stamp = self._stamp()
-        if stamp == self._seen:
+        stamps = self._stamps()
+        if stamps == self._seen:
             return None
-        self._seen = stamp
-        return read_policy_file(self.path, practice=self.practice)
+        self._seen = stamps
+        found = read_policy_file(self.path, practice=self.practice)
+        if found.beside != self._beside:
+            self._beside = found.beside
+            self._seen = self._stamps()
+        return found
 
-    def _stamp(self) -> Stamp:
-        if self.path is None:
-            return None
-        try:
-            found = self.path.stat()
-        except OSError:
-            return None
-        return found.st_ino, found.st_size, found.st_mtime_ns
+    def _stamps(self) -> tuple[Stamp, ...]:
+        return tuple(_stamp(path) for path in (self.path, *self._beside) if path is not None)
+
+
+def _stamp(path: Path) -> Stamp:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns

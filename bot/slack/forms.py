@@ -62,7 +62,10 @@ def read_job(values: Mapping[str, Any], policy: Policy) -> JobRequest | Errors:
             errors[block] = str(error)[:300]
     if field_text(values, "work") and field_text(values, "hours") and "work" not in errors:
         errors["work"] = TWO_TIMES
-    draft.fill()
+    try:
+        draft.fill()
+    except BadWord as error:
+        errors["preset"] = str(error)[:300]
     for needed, sentence in draft.missing(BY_NAME["provision"]):
         block, instead = _MISSING[needed]
         if not errors.keys() & instead:

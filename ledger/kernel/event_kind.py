@@ -24,6 +24,7 @@ class EventKind(Vocabulary):
     SESSION_EXTENDED = "session.extended", "session extended"
     SESSION_KEPT = "session.kept", "session kept running"
     SESSION_WORK_OVER = "session.work_over", "session's work finished"
+    JOB_ENDED = "job.ended", "job ended"
     SESSION_CUT = "session.cut", "session's end brought forward"
     SESSION_UNCUT = "session.uncut", "session's end back where it was"
     SESSION_OFFERED = "session.offered", "session offered to another owner"

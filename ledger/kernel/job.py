@@ -59,6 +59,10 @@ class JobRequest:
     min_available_s: int | None = None
     image: str | None = None
     run: str | None = None
+    #: The model's profile of the policy, and what `run` gives to --config and --run-dir.
+    profile: str | None = None
+    config: str | None = None
+    run_dir: str | None = None
     #: The git repository that is fetched before `run` starts, as `bot.rules.values.repository` reads it.
     repo: str | None = None
     #: The software stack that is installed before `run` starts, as `bot.rules.stacks` names it.

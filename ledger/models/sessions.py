@@ -12,6 +12,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 from ledger.kernel.checkpoint_step import CheckpointStep
 from ledger.kernel.columns import EnumText, Json, MicroUsd, SafeString, SafeText, UtcDateTime
 from ledger.kernel.ids import short_id
+from ledger.kernel.job_state import JobState
 from ledger.kernel.states import OPEN_INSTANCE, InstanceState, OrphanState, SessionState
 from ledger.models.base import Base, Claimable
 
@@ -48,6 +49,10 @@ class Session(Claimable, Base):
     label: Mapped[str | None] = mapped_column(SafeString(48))
     #: Somebody asked to keep the disk after the work; None and false: it goes with the end.
     preserve: Mapped[bool | None] = mapped_column(Boolean)
+    #: How its job (`run=`) ended, with its exit code where that was reported, and when that was recorded, once.
+    job_state: Mapped[JobState | None] = mapped_column(EnumText(JobState, 16))
+    job_exit_code: Mapped[int | None] = mapped_column(Integer)
+    job_ended_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     gpu: Mapped[str] = mapped_column(SafeString(48), default="")
     gpu_count: Mapped[int] = mapped_column(Integer, default=1)
 

@@ -63,6 +63,8 @@ class SandboxAgent:
     seq: int = 0
     utilisation: list[float] = field(default_factory=lambda: [93.0])
     job: str = "running"
+    #: The exit code of a job that ended, where it knows it.
+    job_exit_code: int | None = None
     #: Steps are counted on the sandbox's clock while the job runs.
     step: float = 0.0
     steps_per_s: float = 2.0
@@ -108,6 +110,8 @@ class SandboxAgent:
             "tokens_per_s": self.tokens_per_s,
             "idle_since": self.idle_since.isoformat() if self.idle_since else None,
         }
+        if self.job_exit_code is not None:
+            body["job_exit_code"] = self.job_exit_code
         if self.nonce and not self.token:
             body["nonce"] = self.nonce
         if self.saved_at is not None:

@@ -146,7 +146,8 @@ def test_of_a_job_that_it_started_the_agent_knows_the_end(
         (tmp_path / "job/report.json").write_text(said)
     while (state := place.read()) is None or state.exit_code is None:
         continue
-    assert JobFiles(tmp_path).report()["job"] == word
+    found = JobFiles(tmp_path).report()
+    assert (found["job"], found["job_exit_code"]) == (word, int(code))
 
 
 def test_a_running_job_says_itself_what_it_does_and_a_paused_one_is_paused(

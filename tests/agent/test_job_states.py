@@ -83,6 +83,7 @@ def test_a_job_that_just_ended_has_not_failed_before_its_exit_code_is_written(pl
     assert said(place) == "running"
     os.kill(state.runner_pid, signal.SIGCONT)
     until(lambda: said(place) == "failed")
+    assert JobFiles(place.folder.parent).report()["job_exit_code"] == 128 + signal.SIGKILL
 
 
 @pytest.mark.parametrize(

@@ -106,6 +106,7 @@ TOGETHER = ("auto_approve_below_usd", "auto_approve_signed_by", "auto_approve_un
 
 
 def test_every_example_is_itself_right(tmp_path: Path) -> None:
+    (tmp_path / "instance_profiles.yaml").write_text("moe: {gpu: A100}")
     for section, kind in SECTIONS.items():
         for name, item in kind.__dataclass_fields__.items():
             partners = [kind.__dataclass_fields__[one] for one in TOGETHER if name == TOGETHER[0] and one != name]

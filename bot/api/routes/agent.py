@@ -59,6 +59,7 @@ def _report(body: CheckinIn) -> Report:
         seq=body.seq,
         utilisation=body.utilisation,
         work=body.job,
+        job_exit_code=body.job_exit_code,
         step=body.step,
         target_step=body.target_step,
         tokens_per_s=body.tokens_per_s,

@@ -96,6 +96,9 @@ class CheckinIn(In):
     seq: int = Field(ge=1, le=MOST, description="The number of the check-in; each is above the one before.")
     utilisation: tuple[Percent, ...] = Field(default=(), max_length=64, description="How busy each GPU is, in percent.")
     job: Work = Field(default=Work.RUNNING, description="How the job goes.")
+    job_exit_code: Annotated[int, Field(ge=0, le=255)] | None = optional(
+        "The exit code of a job that ended; 128 and the signal's number where a signal ended it."
+    )
     step: Count | None = optional("The step that the job is at.")
     target_step: Count | None = optional("The step at which the job is done.")
     tokens_per_s: Annotated[Decimal, Field(ge=0, le=10**12, decimal_places=6, max_digits=18)] | None = optional(

@@ -13,6 +13,7 @@ from bot.api.schemas.base import CommandOut, In, Out, optional
 from bot.rules.nodes.machine_logs import LogSource
 from bot.rules.nodes.machine_report import StepOutcome
 from bot.services.market.offer_fields import GpuCount, GpuName, Id, MaybePricePerHour
+from ledger.kernel.job_state import JobState
 from ledger.kernel.ports import PortProtocol
 from ledger.kernel.states import SessionState
 
@@ -157,6 +158,18 @@ class AgentOut(Out):
     machine: MachineOut | None = optional("What the agent sees of its machine; null before it reported that.")
 
 
+class JobOut(Out):
+    """How far the job of a session is: its `run` command. A result stays readable after its machine is gone."""
+
+    state: JobState = Field(
+        description="queued, running, saving, succeeded, failed, or interrupted: its machine ended before it did."
+    )
+    exit_code: int | None = optional("The exit code of the command once it ended; null where nobody reported it.")
+    line: str = Field(description="The same in a few words.", examples=["failed (exit code 3)"])
+    failed_step: str = optional("The step of its start-up that failed, so that it never started; else empty.", "")
+    ended_at: datetime | None = optional("When its result was recorded; null before.")
+
+
 class Terms(Out):
     """The terms of a session: what was approved with its machine (extensions add to it), and what may end it early."""
 
@@ -216,6 +229,7 @@ class SessionOut(Out):
     end_waits_because: str = optional("Why its termination waits for a checkpoint; empty when it does not.", "")
     disk: DiskOut | None = optional("The retained disk while its machine is stopped; null when there is none.")
     agent: AgentOut | None = optional("The last report of the agent on the machine; null while there is no machine.")
+    job: JobOut | None = optional("How far its job is; null where the request has no `run`.")
     policy: Terms | None = optional("What was approved with its machine, and what may end it early.")
     node_api: NodeApiOut | None = optional("The API of the machine's own agent, for its owner.")
     held: fields.Held = ""

@@ -18,8 +18,7 @@ from bot.cli.terminal.busy import busy
 from bot.cli.terminal.options import Columns, IdempotencyKey, Json, Named, plain_id
 from bot.cli.terminal.screen import UNAVAILABLE, at_terminal, prompt, say
 from bot.cli.terminal.terminal_tables import print_report, show, show_result
-from bot.cli.terminal.views import request_details, request_list, session_details, state_of
-from bot.rules.values.state_text import state_words
+from bot.cli.terminal.views import request_details, request_list, session_details, situation
 from bot.rules.values.text_table import TextReport
 from bot.services.plans.columns import with_columns
 from ledger.kernel.ids import short_id
@@ -156,9 +155,7 @@ async def until_it_runs(api: ApiClient, request_id: str, *, as_json: bool) -> in
         session = None
         if one.session_id:
             session = SessionOut.model_validate(await api.get(f"/sessions/{one.session_id}"))
-        now = f"session {state_of(session)}" if session else f"request {state_words(one.state)}{_for_whom(one)}"
-        if held := session.held if session else one.held:
-            now = f"{now}. {held}"
+        now = situation(one, session)
         if now != shown:
             say(now, stderr=True)
             shown = now
@@ -170,16 +167,6 @@ async def until_it_runs(api: ApiClient, request_id: str, *, as_json: bool) -> in
             return 1
         with busy("Waiting", delay_s=0):
             await asyncio.sleep(POLL_S)
-
-
-def _for_whom(one: RequestOut) -> str:
-    if one.waiting is None:
-        return ""
-    named = (
-        ", ".join([*(one.waiting.approver_names or one.waiting.approvers), *one.waiting.approver_groups])
-        or "nobody: the policy names no approver"
-    )
-    return f" from {named}"
 
 
 def requests(

@@ -9,18 +9,24 @@ from typing import Any
 from bot.cli.access.api_client import KEY, URL
 from bot.cli.lazy import COMMANDS, imported
 from bot.cli.pages.markdown import code, table, whole_page
-from bot.cli.terminal.screen import BAD_SETTINGS, NO_PERMISSION, UNAVAILABLE
+from bot.cli.terminal.screen import BAD_SETTINGS, NO_PERMISSION, TIMED_OUT, TRY_AGAIN, UNAVAILABLE
 
 ENDS = (
     ("0", "done"),
     ("1", "refused, or no offer fits; the reason is on standard error"),
     ("2", "a wrong option, word or id"),
     ("3", "`progress`: the approval does not cover the expected end"),
-    (str(UNAVAILABLE), "the service or every cloud is out of reach, or asks to slow down"),
-    (str(NO_PERMISSION), "the key does not work, or lacks the right"),
+    (
+        str(UNAVAILABLE),
+        "the service or every cloud is out of reach, or asks to slow down; `run`: the request found no offer",
+    ),
+    (str(TRY_AGAIN), "`run`: the machine was lost or ended before its job did"),
+    (str(NO_PERMISSION), "the key does not work, or lacks the right; `run`: the request was rejected or cancelled"),
     (str(BAD_SETTINGS), "settings that cannot be used"),
+    (str(TIMED_OUT), "`run`: nobody approved the request in time, or `--timeout` has passed"),
     ("127", "`ssh`, `scp` and `rsync`: the program is not installed here; else they end with its own code"),
     ("130", "interrupted"),
+    ("other", "`run --wait` ends with the exit code of its job; the last line says which of both it is"),
 )
 
 

@@ -20,6 +20,8 @@ from bot.cli.terminal.wording import for_terminal
 
 #: Exit codes, after sysexits.h where it has one. 1: refused, or nothing found; 2: a wrong option or word.
 UNAVAILABLE, NO_PERMISSION, BAD_SETTINGS = 69, 77, 78
+#: A machine that ended before its job, as a failure that may pass; a time that ran out, as `timeout` has it.
+TRY_AGAIN, TIMED_OUT = 75, 124
 
 
 #: Wider than any row: piped output is not wrapped, so that each row is one line.

@@ -118,7 +118,7 @@ def _waits(wait: WaitOut) -> str:
 
 def session_list(found: Sequence[SessionOut]) -> ListView:
     """List sessions."""
-    head = ("session", "state", "GPU", "cloud", "per hour", "so far", "ends", "owner")
+    head = ("session", "state", "GPU", "cloud", "per hour", "so far", "ends", "owner", "job")
     rows = (
         (
             short_id(one.request_id),
@@ -129,16 +129,17 @@ def session_list(found: Sequence[SessionOut]) -> ListView:
             usd(one.cost_usd),
             time_cell(one.disk.until if one.disk and outlives(one) else one.deadline),
             one.owner_name or name_of(one.owner),
+            one.job.line if one.job else "-",
         )
         for one in found
     )
     waits = dict.fromkeys(one.held for one in found if one.held)
-    return listing("There are no sessions.", head, rows, waits, extra=("per hour",))
+    return listing("There are no sessions.", head, rows, waits, extra=("per hour", "job"))
 
 
 def session_history(found: Sequence[SessionOut]) -> ListView:
     """List sessions that ended."""
-    head = ("session", "GPU", "ended", "total", "owner", "why", "ran", "cloud")
+    head = ("session", "GPU", "ended", "total", "owner", "why", "ran", "cloud", "job")
     rows = (
         (
             short_id(one.request_id),
@@ -149,10 +150,11 @@ def session_history(found: Sequence[SessionOut]) -> ListView:
             END_LABELS.get(one.end_code) or one.end_code or "-",
             _ran(one),
             one.cloud or "-",
+            one.job.line if one.job else "-",
         )
         for one in found
     )
-    return listing("No session has ended yet.", head, rows, extra=("ran", "cloud"))
+    return listing("No session has ended yet.", head, rows, extra=("ran", "cloud", "job"))
 
 
 def _ran(one: SessionOut) -> str:
@@ -164,6 +166,23 @@ def _ran(one: SessionOut) -> str:
 def state_of(one: SessionOut) -> str:
     """Write a session's state as a person says it."""
     return state_words(one.state)
+
+
+def situation(one: RequestOut, session: SessionOut | None) -> str:
+    """Say in a few words how far a request or its session is, and what it waits for."""
+    now = f"session {state_of(session)}" if session else f"request {state_words(one.state)}{_for_whom(one)}"
+    held = session.held if session else one.held
+    return f"{now}. {held}" if held else now
+
+
+def _for_whom(one: RequestOut) -> str:
+    if one.waiting is None:
+        return ""
+    named = (
+        ", ".join([*(one.waiting.approver_names or one.waiting.approvers), *one.waiting.approver_groups])
+        or "nobody: the policy names no approver"
+    )
+    return f" from {named}"
 
 
 def outlives(one: SessionOut) -> bool:
@@ -192,6 +211,7 @@ def session_details(one: SessionOut) -> TextReport:
     answers = one.disk is None and one.state not in (SessionState.STOPPED, SessionState.TERMINATING)
     said += [_gpu_check(one.gpu_check)] if one.gpu_check else []
     said += [f"{one.agent.startup}."] if one.agent and one.agent.startup and answers else []
+    said += [f"Job: {one.job.line}."] if one.job else []
     said += [one.agent.line] if one.agent and answers else []
     if one.ssh and answers:
         said += _ssh(one.ssh, short_id(one.request_id))

@@ -19,13 +19,16 @@ from bot.rules.grammar.job_words import (
     Fields,
     cloud_words,
     read_clouds,
+    read_disk,
     read_gpus,
     unknown_gpu,
 )
+from bot.rules.grammar.profile_words import with_config
 from bot.rules.grammar.run_words import SHARED, run_word, unsaid, work_word
 from bot.rules.grammar.sizing_words import SERVED, refused
 from bot.rules.grammar.workload_words import WORK_KEYS
 from bot.rules.nodes.model_server import MODEL_MISSING, asks_for_server, is_model
+from bot.rules.policy.model_profiles import ModelProfile
 from bot.rules.policy.policy import Policy
 from bot.rules.sizing.media_models import media_model
 from bot.rules.sizing.model_shapes import model
@@ -147,7 +150,16 @@ class Draft:
         return tuple(dict.fromkeys((*before, *names)))
 
     def fill(self) -> None:
-        """Take from the preset, where one is named, whatever no other word says. Raises `BadWord`."""
+        """Take from the preset and the model's profile whatever no other word says. Raises `BadWord`."""
+        self._fill_preset()
+        profile = self.policy.instance_profiles.get(self.said.get("profile", ""))
+        if profile is not None:
+            least = _machine_of(profile, self.policy)
+            disk_gb = max(least.get("disk_gb", 0), self.said.get("disk_gb", 0))
+            self.said = {**least, **self.said, **({"disk_gb": disk_gb} if disk_gb else {})}
+        self.said = with_config(self.said, self.policy)
+
+    def _fill_preset(self) -> None:
         name = self.said.pop("preset", None)
         if name is None:
             return
@@ -201,6 +213,21 @@ def read_words(text: str, policy: Policy) -> Draft:
     for word in joined(tokens(text)):
         draft.read(word)
     return draft
+
+
+def _machine_of(profile: ModelProfile, policy: Policy) -> Fields:
+    """Return the GPUs and the least disk of a model's profile. Raises `BadWord`."""
+    return {**read_gpus(profile.gpu, policy), **(read_disk(profile.disk, policy) if profile.disk else {})}
+
+
+def check_profiles(policy: Policy) -> Policy:
+    """Return this policy, or raise ValueError with a sentence that names the profile and its wrong value."""
+    for name, profile in policy.instance_profiles.items():
+        try:
+            _machine_of(profile, policy)
+        except BadWord as error:
+            raise ValueError(f"The policy is not usable: instance_profiles.{name}: {error}") from error
+    return policy
 
 
 def check_presets(policy: Policy) -> Policy:

@@ -128,6 +128,19 @@ class JobDocument(_Strict):
         examples=[["8888/http", "6006"]],
     )
     run: Text | None = Field(default=None, description="The command to run.")
+    profile: Text | None = Field(
+        default=None,
+        description="The profile of a model: its GPUs, its disk and the configs that it may use, from the policy.",
+        examples=["moe"],
+    )
+    config: Text | None = Field(
+        default=None,
+        description="The config of the run; `run` gets it as --config.",
+        examples=["configs/mosaic_small_resume.yaml"],
+    )
+    run_dir: Text | None = Field(
+        default=None, description="The folder of the run; `run` gets it as --run-dir.", examples=["runs/moe"]
+    )
     secrets: Annotated[list[Text], Field(max_length=16)] = Field(
         default=[],
         description="Names of secrets that you stored, never values: `run` gets them as variables of its environment.",

@@ -12,6 +12,7 @@ from bot.rules.grammar.access_words import read_ports, read_secrets, read_share
 from bot.rules.grammar.bad_word import BadWord, near, show
 from bot.rules.grammar.install_word import read_install
 from bot.rules.grammar.limit_words import read_available, read_reliability, read_total, read_version
+from bot.rules.grammar.profile_words import read_place, read_profile
 from bot.rules.grammar.repository_word import read_repo
 from bot.rules.grammar.wait_words import read_moment
 from bot.rules.policy import job_bounds
@@ -303,6 +304,7 @@ WORDS: tuple[Word, ...] = (
         one("wait_until", lambda t: read_moment(t, "until")),
     ),
     Word("preset", "NAME", "A job of the policy; other words replace its own.", "preset=nightly", _read_preset),
+    Word("profile", "NAME", "A model's GPUs, disk and allowed configs.", "profile=moe", read_profile),
     Word("clouds", "CLOUD[,CLOUD]", "Only these clouds.", "clouds=vast,runpod", read_clouds, ("cloud", "provider")),
     Word("region", "PLACE[,PLACE]", "Only in these regions or countries.", "region=US", read_regions, ("regions",)),
     Word("spot", "no, yes or any", "Whether it may be interrupted; no unless asked.", "spot=no", read_spot),
@@ -364,6 +366,15 @@ WORDS: tuple[Word, ...] = (
         "repo=https://github.com/org/project@main",
         read_repo,
         ("repository",),
+    ),
+    Word("config", "FILE", "What the command gets as --config.", "config=small.yaml", one("config", read_place)),
+    Word(
+        "run-dir",
+        "FOLDER",
+        "What it gets as --run-dir.",
+        "run-dir=runs/small",
+        one("run_dir", read_place),
+        ("run_dir",),
     ),
     Word("install", "NAME", "The Python packages to install first.", "install=train", read_install, ("software",)),
     _as_is(

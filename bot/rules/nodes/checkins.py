@@ -63,6 +63,8 @@ class Report:
     seq: int
     utilisation: tuple[Decimal, ...] = ()
     work: Work = Work.RUNNING
+    #: The exit code of a job that ended, where its agent knows it.
+    job_exit_code: int | None = None
     step: int | None = None
     target_step: int | None = None
     tokens_per_s: Decimal | None = None
@@ -86,6 +88,7 @@ class NodeStatus:
     idle_since: datetime | None = None
     work: Work = Work.RUNNING
     work_over_at: datetime | None = None
+    job_exit_code: int | None = None
     utilisation: tuple[Decimal, ...] = ()
     step: int | None = None
     target_step: int | None = None
@@ -129,6 +132,7 @@ def after_checkin(before: NodeStatus, report: Report, policy: Policy, now: datet
         idle_since=idle_since,
         work=report.work,
         work_over_at=over_at,
+        job_exit_code=report.job_exit_code if report.work.is_over else None,
         utilisation=report.utilisation,
         step=report.step,
         target_step=report.target_step,
@@ -205,16 +209,19 @@ class Watched:
     ready_at: datetime
     listening_at: datetime
     kept_running_until: datetime | None = None
+    #: When the end of its job was recorded. A short job ends before its machine is ready, and counts from here on.
+    job_ended_at: datetime | None = None
 
 
 def early_end(policy: Policy, found: NodeStatus, watched: Watched, now: datetime) -> EarlyEnd | None:
     """Say why a session ends before its time, by its node's check-ins; None while there is no reason."""
     if found.at is None or (watched.kept_running_until is not None and now < watched.kept_running_until):
         return None
-    if found.work_over_at is not None and found.work_over_at >= watched.ready_at:
+    over_at = found.work_over_at and max(found.work_over_at, watched.job_ended_at or found.work_over_at)
+    if over_at is not None and over_at >= watched.ready_at:
         if found.work is Work.FAILED:
-            return _cut(policy, EndReason.WORK_FAILED, found.work_over_at, "Its job ended with an error.")
-        return _cut(policy, EndReason.COMPLETED, found.work_over_at, "Its job is done.")
+            return _cut(policy, EndReason.WORK_FAILED, over_at, "Its job ended with an error.")
+        return _cut(policy, EndReason.COMPLETED, over_at, "Its job is done.")
     known_from = max(watched.ready_at, watched.listening_at)
     quiet_from = max(found.at, known_from)
     if policy.end_when_unresponsive and now - quiet_from >= timedelta(seconds=policy.unresponsive_s):

@@ -18,6 +18,7 @@ from bot.rules.policy.images import (
     read_range,
     read_vendor,
 )
+from bot.rules.policy.model_profiles import ModelProfile
 from bot.rules.policy.tiers import ApprovalTier
 from providers.images import Vendor, cuda_of, vendor_of
 
@@ -99,6 +100,11 @@ class Policy:
     )
     presets: Mapping[str, str] = setting(
         frozen(), "Jobs that a team shares: name to the words of a job, used as `preset=NAME` with other words."
+    )
+    instance_profiles: Mapping[str, ModelProfile] = setting(
+        frozen(),
+        "A YAML file beside the policy file: each model's GPUs, least disk and allowed configs, for `profile=NAME`. "
+        "A job with another config is refused.",
     )
     remind_after_s: int = setting(900, "First reminder of a pending request; the pause doubles after each.")
     failover: bool = setting(True, "When a cloud refuses, the next option of the same message is tried inside the cap.")

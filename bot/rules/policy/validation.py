@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Final
 
 from bot.rules.budgets import budget
-from bot.rules.policy import bounds, consumers, tiers
+from bot.rules.policy import bounds, consumers, model_profiles, tiers
 from bot.rules.policy.images import read_cuda, read_range, read_vendor
 from bot.rules.policy.policy import Policy
 from bot.rules.reports import digest
@@ -48,6 +48,7 @@ def _problems(policy: Policy) -> Iterator[str]:
     yield from tiers.problems(policy.approval_tiers, policy.approval_groups, policy.escalate_to, policy.teams)
     yield from webhooks.problems(policy.webhook_networks, policy.webhook_ports)
     yield from _about_stores(policy)
+    yield from model_profiles.problems(policy.instance_profiles)
     yield from digest.problems(policy.digest_at, policy.digest_timezone, policy.digest_weekly)
 
 

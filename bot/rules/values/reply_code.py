@@ -15,6 +15,7 @@ class ReplyCode(Vocabulary):
     BAD_RELIABILITY = "bad_reliability", "Reliability must lie between 0 and 1."
     BAD_WORD = "bad_word", "One word in the command is wrong. The sentence names it and shows an example."
     BAD_DEFAULT = "bad_default", "The policy has an invalid default for a field."
+    BAD_CONFIG = "bad_config", "The profile of the model does not allow this config."
     BAD_MOUNT = "bad_mount", "A file mount of the job is not valid."
     NO_CLOUDS = "no_clouds", "No cloud is set up. `gpu-shopper doctor` lists what is missing."
     UNKNOWN_CLOUD = "unknown_cloud", "None of the clouds that you named is set up."

@@ -23,6 +23,7 @@ class Topic(StrEnum):
     APPROVAL = "approval"
     ORPHAN = "orphan"
     DRIFT = "drift"
+    JOB = "job"
 
 
 #: What each topic covers, for the documentation.
@@ -34,6 +35,7 @@ MEANING: Final[dict[Topic, str]] = {
     Topic.APPROVAL: "a request was made, got its offers, a vote, or its decision",
     Topic.ORPHAN: "an orphan was found, condemned, or is gone",
     Topic.DRIFT: "an instance is lost, has an unknown outcome, or did not stop or start",
+    Topic.JOB: "a job succeeded, failed, or was interrupted",
 }
 
 #: Kind of a journal row → its topic, and the name of the message; {after} is the state that was reached.
@@ -44,6 +46,7 @@ _EVENTS: Final[dict[str, tuple[Topic, str]]] = {
     EventKind.SESSION_EXTENDED: (Topic.SESSION, "session.extended"),
     EventKind.SESSION_KEPT: (Topic.SESSION, "session.kept"),
     EventKind.SESSION_WORK_OVER: (Topic.SESSION, "session.work_over"),
+    EventKind.JOB_ENDED: (Topic.JOB, "job.{after}"),
     EventKind.SESSION_CUT: (Topic.SESSION, "session.ends_early"),
     EventKind.SESSION_UNCUT: (Topic.SESSION, "session.goes_on"),
     EventKind.CHECKPOINT_SAVING: (Topic.SESSION, "session.checkpoint_missing"),

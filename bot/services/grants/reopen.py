@@ -8,6 +8,7 @@ from decimal import Decimal
 from bot.services.grants import advances
 from bot.services.grants.reservations import release, void_grants
 from bot.services.notifications import end_of_session
+from bot.services.notifications.job_ended import record_waiting_job
 from ledger.core import Tx, amend, decide, move
 from ledger.kernel.actor import SYSTEM, Actor
 from ledger.kernel.end_reason import EndReason
@@ -61,6 +62,7 @@ async def end_waiting_session(tx: Tx, request_id: str, code: EndReason, sentence
         had = [row for row in await instances_of_session(tx, session.id) if row.live_at is not None]
         sentence = f"{had[-1].outcome} {sentence}".strip() if had else sentence
         to, before = SessionState.FAILED, frozenset({SessionState.QUEUED})
+        await record_waiting_job(tx, session, code, now)
         values = {"end_code": code, "end_reason": sentence, "ended_at": now}
         await move(tx, Session, session.id, to, now, SYSTEM, sentence, only_from=before, values=values)
 

@@ -14,6 +14,7 @@ from bot.rules.sessions.host_price import HostPrice, PriceStep, next_step, set_a
 from bot.services.billing.metering import accrue_rest, before_now, billed_from, change_rate, rule_of
 from bot.services.grants import reopen, reservations
 from bot.services.instances.failover import replace
+from bot.services.nodes.job_results import is_job_over, record_ended_session
 from bot.services.notifications import end_of_session, interruption
 from bot.services.runtime.context import Context
 from ledger.core import Tx, amend, lock_family, move
@@ -212,7 +213,7 @@ async def settle(ctx: Context, tx: Tx, session_id: str, now: datetime) -> None:
         await reservations.release(tx, grant, now, spent_usd=spent)
     if session.state is SessionState.TERMINATING:
         await _terminated(tx, session, now, session.end_code, session.end_reason)
-    elif session.state is SessionState.RUNNING and session.deadline is not None and now < session.deadline:
+    elif await _needs_machine(tx, session, now):
         await _replace_or_ask(ctx, tx, session, longer_usd, now)
     elif session.state in (SessionState.RUNNING, SessionState.STOPPED):
         last = (await instances_of_session(tx, session_id))[-1]
@@ -225,7 +226,15 @@ async def settle(ctx: Context, tx: Tx, session_id: str, now: datetime) -> None:
         await _replace_or_ask(ctx, tx, session, longer_usd, now)
 
 
+async def _needs_machine(tx: Tx, session: Session, now: datetime) -> bool:
+    """Whether a running session needs another machine: its approved time is left, and its job did not end."""
+    if session.state is not SessionState.RUNNING or session.deadline is None or now >= session.deadline:
+        return False
+    return not await is_job_over(tx, session)
+
+
 async def _terminated(tx: Tx, session: Session, now: datetime, code: str, sentence: str) -> None:
+    await record_ended_session(tx, session, code, now)
     values = {"ended_at": now, "end_code": code, "end_reason": sentence}
     await move(tx, Session, session.id, SessionState.TERMINATED, now, SYSTEM, sentence, values=values)
 

@@ -38,7 +38,7 @@ GROUP_MAX = 500
 #: Fields of a machine's report that say how busy it is beside its GPUs.
 _ACTIVITY = ("cpu_percent", "network_kb_s", "logins", "last_login_at")
 
-#: Cards of sessions in these states say how far the start-up is.
+#: Cards of sessions in these states say how far the start-up and the job are.
 SHOWS_STARTUP = frozenset({SessionState.PROVISIONING, SessionState.RUNNING})
 
 STRANGE = refuse(
@@ -177,7 +177,8 @@ class Checkins:
             return REPLACED
         status = rules.after_checkin(before, report, self._ctx.policy, now)
         changes.status[key] = status
-        if startup_changed(before.machine, status.machine) and stands.session_state in SHOWS_STARTUP:
+        moved_on = before.work is not status.work or startup_changed(before.machine, status.machine)
+        if moved_on and stands.session_state in SHOWS_STARTUP:
             changes.is_told = True
             await startup.show_progress(tx, key, now)
         changes.is_told |= await startup.notify_changes(tx, self._ctx.policy, key, before, status, now)
@@ -239,6 +240,7 @@ def node_status(node: Node) -> NodeStatus:
         idle_since=node.idle_since,
         work=Work(node.work),
         work_over_at=node.work_over_at,
+        job_exit_code=said.get("job_exit_code"),
         utilisation=tuple(Decimal(one) for one in said.get("utilisation", ())),
         step=said.get("step"),
         target_step=said.get("target_step"),
@@ -280,6 +282,7 @@ def columns(found: NodeStatus) -> dict[str, Any]:
     activity = {name: machine.pop(name) for name in _ACTIVITY} if machine is not None else {}
     report = {
         "utilisation": [str(one) for one in found.utilisation],
+        "job_exit_code": found.job_exit_code,
         "step": found.step,
         "target_step": found.target_step,
         "step_from": found.step_from,

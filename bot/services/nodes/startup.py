@@ -34,7 +34,7 @@ async def plans(tx: Tx, instance_ids: Collection[str]) -> dict[str, dict[str, An
 
 
 async def show_progress(tx: Tx, instance_id: str, now: datetime) -> None:
-    """Show the card of a request again, because a step of its machine's start-up came to another state."""
+    """Show the card of a request again, because its job or a step of the start-up came to another state."""
     row = await tx.get_one(Instance, instance_id)
     await show_again(tx, await tx.get_one(Request, row.request_id), now)
 

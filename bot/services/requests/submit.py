@@ -10,7 +10,7 @@ from decimal import Decimal
 from bot.rules.approvals.approvers import Deed
 from bot.rules.market import waiting as waiting_rules
 from bot.rules.market.disk import disk_gb
-from bot.rules.policy import consumers, job_bounds
+from bot.rules.policy import consumers, job_bounds, model_profiles
 from bot.rules.policy.policy import Policy
 from bot.rules.pricing import hours_cap
 from bot.rules.values import waiting_text
@@ -147,6 +147,10 @@ def _refuse(policy: Policy, job: JobRequest, able: Mapping[str, Capabilities]) -
         return refuse(ReplyCode.RUN_MISSING, sentence)
     if wrong := job_bounds.check(job, policy):
         return refuse(*wrong)
+    try:  # Words are checked when they are read; a repeated job was read under an earlier policy.
+        model_profiles.check_job(job, policy.instance_profiles)
+    except model_profiles.NotInProfile as error:
+        return refuse(error.code, str(error))
     if (at := consumers.cloud_of(job)) and at not in (job.candidates or (at,)):
         return refuse(
             ReplyCode.OFFER_ELSEWHERE, f"{job.offer_id} is not at {', '.join(job.candidates)}. Name its own cloud."

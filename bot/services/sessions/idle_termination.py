@@ -13,6 +13,7 @@ from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import authorization
 from bot.services.instances.termination import end_session
 from bot.services.nodes.checkins import node_status
+from bot.services.nodes.job_results import record_ended_work
 from bot.services.notifications import end_of_session
 from bot.services.notifications.paging import alone, page
 from bot.services.runtime import recovery_mode
@@ -67,8 +68,12 @@ async def _check(ctx: Context, suspect: Suspect, listening_at: datetime, *, is_d
             return
         request = await tx.get_one(Request, session.request_id)
         ready_at = session.ready_at or session.created_at
-        watched = Watched(request.job.workload, ready_at, listening_at, session.kept_running_until)
-        found = early_end(ctx.policy, node_status(node), watched, now)
+        reported = node_status(node)
+        await record_ended_work(tx, session, request, reported, now)
+        watched = Watched(
+            request.job.workload, ready_at, listening_at, session.kept_running_until, session.job_ended_at
+        )
+        found = early_end(ctx.policy, reported, watched, now)
         if found is not None and found.code is EndReason.NO_HEARTBEAT and is_deaf:
             found = None
         if session.early_end_at is not None and (found is None or found.code != session.early_end_code):

@@ -47,6 +47,17 @@ FORGET_EVERY_S = 3600.0
 ATTEMPTS_SHOWN = 20
 #: A message stays below 20 kB, however long a reason in it is.
 TEXT_MAX = 2_000
+#: What a message shows of a session.
+SHOWN_OF_SESSION = (
+    "id",
+    "state",
+    "owner",
+    "deadline",
+    "end_code",
+    "end_reason",
+    "job_state",
+    "job_exit_code",
+)
 
 Send = Callable[..., Awaitable[EgressResponse]]
 
@@ -252,7 +263,7 @@ async def _subject(tx: Tx, subject: str) -> dict[str, Any]:
     content: dict[str, Any] = {}
     for name, one, columns in (
         ("request", request, ("id", "kind", "state", "requester", "outcome", "decided_by")),
-        ("session", session, ("id", "state", "owner", "deadline", "end_code", "end_reason")),
+        ("session", session, SHOWN_OF_SESSION),
         ("instance", instance, ("id", "cloud", "ref", "state", "price_usd_h")),
         ("stray", orphan, ("id", "cloud", "ref", "state", "price_usd_h", "reason")),
     ):
@@ -264,7 +275,7 @@ async def _subject(tx: Tx, subject: str) -> dict[str, Any]:
 def _plain(value: Any) -> Any:
     if isinstance(value, datetime):
         return value.isoformat()
-    return None if value is None else str(value)[:TEXT_MAX]
+    return value if value is None or isinstance(value, int) else str(value)[:TEXT_MAX]
 
 
 async def forget_due(ctx: Context) -> int:

@@ -10,6 +10,7 @@ from bot.rules.sessions.expiration import left
 from bot.rules.values import job_text
 from bot.rules.values.phrases import at_rate, plural, rate
 from bot.rules.values.state_text import state_words
+from bot.services.nodes.job_results import job_of
 from bot.services.runtime import recovery_mode
 from bot.services.sessions.service import Overview
 from bot.slack.blocks.elements import Block, Message, clip, code, context, dollars, person, safe, section, when
@@ -84,8 +85,9 @@ def _past_line(view: SessionView, cost_usd: Decimal, *, everybody: bool) -> str:
     parts += [person(session.owner)] if everybody else []
     parts += [f"ended {when(session.ended_at)}"] if session.ended_at else []
     parts += [f"ran {ran_for(session)}" if ran_for(session) else "never became ready", dollars(cost_usd)]
-    label = END_LABELS.get(session.end_code)
-    return " · ".join([*parts, label] if label else parts)
+    label, job = END_LABELS.get(session.end_code), job_of(view)
+    parts += [label] if label else []
+    return " · ".join([*parts, f"job {job.line}"] if job is not None else parts)
 
 
 def sessions(
@@ -118,6 +120,8 @@ def _session_line(view: SessionView, costs_usd: Mapping[str, Decimal], now: date
     ]
     if row is not None:
         parts.insert(1, f"{safe(row.cloud, 30)} {price(view)}")
+    if (job := job_of(view)) is not None:
+        parts.append(f"job {job.line}")
     if session.id in costs_usd:
         parts.append(f"{dollars(costs_usd[session.id])} so far")
     end = ends(view)

@@ -13,11 +13,13 @@ from decimal import Decimal
 from bot.rules.instances.checked_gpus import checked_gpus
 from bot.rules.values.phrases import brief
 from bot.services.nodes.checkins import SHOWS_STARTUP
+from bot.services.nodes.job_results import job_of
 from bot.services.nodes.views import agent_view
 from bot.slack.blocks import job as job_words
 from bot.slack.blocks.approvals import machine_title
 from bot.slack.blocks.elements import SENTENCE_MAX, Message, code, dollars, person, safe, when
 from ledger.kernel.checkpoint_step import CheckpointStep
+from ledger.kernel.job_state import JobState
 from ledger.kernel.states import InstanceState, RequestState, SessionState
 from ledger.models import Event, Instance, Session
 from ledger.queries.views import RequestView, SessionView
@@ -64,12 +66,12 @@ def lines(
     cost_usd: Decimal | None = None,
     saved_usd: Decimal = Decimal(0),
     moves: Sequence[Event] = (),
-    startup: str = "",
+    job: str = "",
 ) -> list[str]:
     """List the steps of every instance of the request's session, then the session's state, as mrkdwn.
 
     `cost_usd` is what the session has cost, `saved_usd` what ending it early saved. `moves` are the moves of the
-    session and its instances in the journal. `startup` says how far the start-up of its job is.
+    session and its instances in the journal. `job` says how far its job is, or its start-up.
     """
     if view.session is None:
         return []
@@ -80,17 +82,20 @@ def lines(
     steps = [
         line
         for row, one in zip(view.instances[-4:], times, strict=True)
-        for line in _instance(row, one, why, names_gpus=not startup)
+        for line in _instance(row, one, why, names_gpus=not job)
     ]
     steps += _session(view.session, times[-1] if times else None, cost_usd, saved_usd)
-    return [*steps, f":gear: {safe(startup, 120)}."] if startup else steps
+    return [*steps, f":gear: {safe(job, 120)}."] if job else steps
 
 
-def startup_of(session: SessionView | None, now: datetime | None) -> str:
-    """Say in one line how far the start-up of the job is, while the session is launching or runs; else ""."""
-    if session is None or now is None or session.session.state not in SHOWS_STARTUP:
+def job_line(session: SessionView | None, now: datetime | None) -> str:
+    """Say in one line how far the job is, or its start-up before that; "" where there is neither."""
+    if session is None or now is None:
         return ""
-    return agent_view(session, now).startup
+    job, is_live = job_of(session), session.session.state in SHOWS_STARTUP
+    if job is not None and job.state is not JobState.QUEUED and not (is_live and job.failed_step):
+        return f"Job: {job.line}"
+    return agent_view(session, now).startup if is_live else ""
 
 
 def headline(view: RequestView) -> str:

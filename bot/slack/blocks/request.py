@@ -322,11 +322,11 @@ def _approved(view: RequestView, policy: Policy, facts: CardFacts) -> tuple[list
         said = " ".join(filter(None, [approved[:-1] + (f": {less}." if less else "."), given]))
         said = "\n".join([said, *extended_to(view, facts.extends)])
         return [said], [section(f"{_who(view, 'Approved')}\n{said}")]
-    startup = progress.startup_of(facts.session, facts.now)
+    job = progress.job_line(facts.session, facts.now)
     steps = [
         f"{approved} {given}".rstrip(),
         *_by_policy(request),
-        *progress.lines(view, facts.cost_usd, facts.saved_usd, facts.moves, startup),
+        *progress.lines(view, facts.cost_usd, facts.saved_usd, facts.moves, job),
     ]
     headline = progress.headline(view)
     blocks = [section(_who(view, headline)), section("\n".join(steps))]

@@ -14,6 +14,7 @@ from bot.rules.grammar.job_words import KEYS, WORDS
 from bot.rules.grammar.parser import GrammarError, ParsedCommand, parse, reference
 from bot.rules.grammar.run_words import QUESTION_WORDS
 from bot.rules.grammar.workload_words import WORK_WORDS
+from bot.rules.policy.model_profiles import ModelProfile
 from bot.rules.policy.policy import Policy
 from ledger.kernel.job import GpuConstraint, JobRequest, SpotPolicy
 from providers.gpus.table import GPUS, lookup
@@ -323,9 +324,10 @@ def test_every_documented_example_parses() -> None:
         found = parse(sub.example)
         assert isinstance(found, ParsedCommand)
         assert found.name == sub.name
-    presets = Policy(presets={"nightly": "8xH100 6h"})
+    known = Policy(presets={"nightly": "8xH100 6h"}, instance_profiles={"moe": ModelProfile("8xRTX3090")})
     for word in WORDS:
-        assert isinstance(parse(f"inventory {word.example}", presets), ParsedCommand)
+        command = ' run="python train.py"' if word.key in ("config", "run-dir") else ""
+        assert isinstance(parse(f"inventory {word.example}{command}", known), ParsedCommand)
         assert all(KEYS[alias] is word for alias in word.aliases)
 
 

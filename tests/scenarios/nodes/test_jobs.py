@@ -20,7 +20,7 @@ from tests.scenarios.nodes.conftest import Build, NodeTown
 
 pytestmark = pytest.mark.slow
 #: A minute between two check-ins takes three seconds.
-SAID = "Start-up done in "
+SAID = "Job: running."
 SPEED = 20.0
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from bot.services.audit.invariants import announced, history, money, settled, spending, waiting, world
+from bot.services.audit.invariants import announced, history, jobs, money, settled, spending, waiting, world
 from bot.services.audit.invariants.world import Truth, Violation
 from ledger.engine.db import Database
 from ledger.kernel.clock import Clock
@@ -35,7 +35,13 @@ async def check(
     """
     books = await read_books(db)
     steps_s = {cloud: one.capabilities.billing.quantum_s for cloud, one in (providers or {}).items()}
-    found = [*history.check(books), *spending.check(books), *money.check(books, steps_s), *waiting.check(books)]
+    found = [
+        *history.check(books),
+        *jobs.check(books),
+        *spending.check(books),
+        *money.check(books, steps_s),
+        *waiting.check(books),
+    ]
     found += announced.check(books, clock.now())
     found += [*world.no_secrets(books, secrets), *world.nothing_lost(books, acknowledged)]
     if truth is not None:

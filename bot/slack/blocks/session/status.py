@@ -15,6 +15,7 @@ from bot.rules.values.phrases import rate, retained_disk, unreconciled
 from bot.rules.values.state_text import state_words
 from bot.services.nodes.connection import api_url, ssh_command
 from bot.services.nodes.host_keys import reported_key
+from bot.services.nodes.job_results import job_of
 from bot.services.nodes.views import agent_view
 from bot.services.runtime import recovery_mode
 from bot.services.sessions.service import Status
@@ -64,6 +65,8 @@ def status(
         lines += session_ready_and_ended.port_lines(view)
     if session.state in _LAUNCHING:
         lines += progress.lines(found.request)[-1:]
+    if (job := job_of(view)) is not None:
+        lines.append(f"Job: *{job.line}*.")
     lines += _warnings(view, now, command, can_end=can_end)
     block = section("\n".join(lines))
     buttons = [session_ready_and_ended.end_button(session)] if mine and session.state in ENDABLE_SESSION else []

@@ -1,0 +1,114 @@
+"""Judge how far the job of a session is, by what its agent reports and by how the session ended.
+
+A job is the `run=` command that somebody handed over. A result that was recorded stays, whatever is reported later.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bot.rules.nodes.checkins import NodeStatus, Work
+from bot.rules.nodes.machine_report import StartupStep, StepOutcome
+from ledger.kernel.end_reason import WENT_WELL, WENT_WRONG
+from ledger.kernel.job import JobRequest
+from ledger.kernel.job_state import JOB_OVER, JobState
+from ledger.kernel.states import SessionState
+
+#: The step of the start-up that starts the job.
+RUN = "run"
+#: What an agent says of its job → the job's state. A paused one keeps its place, and goes on.
+_OF_WORK = {
+    Work.QUEUED: JobState.QUEUED,
+    Work.RUNNING: JobState.RUNNING,
+    Work.SAVING: JobState.SAVING,
+    Work.PAUSED: JobState.RUNNING,
+    Work.DONE: JobState.SUCCEEDED,
+    Work.FAILED: JobState.FAILED,
+}
+_PENDING_STEP = frozenset({StepOutcome.WAITING, StepOutcome.RUNNING})
+
+
+@dataclass(frozen=True, slots=True)
+class JobStatus:
+    """Say how far a job is. `exit_code` is None until its command ended, and where nobody reported it.
+
+    `failed_step` is the step of the start-up that failed, so that the command never started.
+    """
+
+    state: JobState
+    exit_code: int | None = None
+    failed_step: str = ""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the job will not continue."""
+        return self.state in JOB_OVER
+
+    @property
+    def line(self) -> str:
+        """Say it in a few words: `failed (exit code 3)`."""
+        if self.failed_step:
+            return f"{self.state} (its start-up failed at {self.failed_step}, exit code {self.exit_code})"
+        code = f" (exit code {self.exit_code})" if self.exit_code is not None else ""
+        return f"{self.state}{code}"
+
+    @property
+    def sentence(self) -> str:
+        """Say how it ended, for the audit log and for people."""
+        if self.failed_step:
+            return f"The job did not start: {self.failed_step} failed with exit code {self.exit_code}."
+        said = {
+            JobState.SUCCEEDED: "The job succeeded",
+            JobState.FAILED: "The job failed",
+            JobState.INTERRUPTED: "The job was interrupted: its machine ended first",
+        }.get(self.state, f"The job is {self.state}")
+        return f"{said} with exit code {self.exit_code}." if self.exit_code is not None else f"{said}."
+
+
+def has_job(job: JobRequest) -> bool:
+    """Whether somebody handed over a command, so that there is a job with a state."""
+    return job.run is not None
+
+
+def job_status(session: SessionState, found: NodeStatus | None) -> JobStatus:
+    """Say how far a job is while its session lasts. `found` is what the newest machine's agent reported, if it has one.
+
+    A batch cloud has no agent: there the machine runs the command from its start on.
+    """
+    if session is SessionState.QUEUED:  # What is known is of a machine that is gone.
+        return JobStatus(JobState.QUEUED)
+    if found is None:
+        return JobStatus(JobState.QUEUED if session is SessionState.PROVISIONING else JobState.RUNNING)
+    if found.at is None:
+        return JobStatus(JobState.QUEUED)
+    steps = found.machine.steps if found.machine is not None else ()
+    run = next((one for one in steps if one.name == RUN), None)
+    if run is None:
+        # An agent that starts the command itself reports a step, or another word than the first one.
+        begun = found.work is not Work.RUNNING or found.step is not None
+        return _by_work(found) if begun else JobStatus(JobState.QUEUED)
+    # A command that ends with an error at once is a step that failed, too.
+    ended_at_once = run.state is StepOutcome.FAILED and found.work.is_over
+    return _by_work(found) if ended_at_once or run.state is StepOutcome.DONE else _starting(run, steps)
+
+
+def ended_job(end_code: str, session: SessionState, found: NodeStatus | None) -> JobStatus:
+    """Say how a job ended whose session has ended, with the reason `end_code`."""
+    last = job_status(session, found)
+    if last.is_over:
+        return last
+    if end_code in WENT_WELL:
+        return JobStatus(JobState.SUCCEEDED)
+    return JobStatus(JobState.FAILED if end_code in WENT_WRONG else JobState.INTERRUPTED)
+
+
+def _by_work(found: NodeStatus) -> JobStatus:
+    return JobStatus(_OF_WORK[found.work], found.job_exit_code if found.work.is_over else None)
+
+
+def _starting(run: StartupStep, steps: tuple[StartupStep, ...]) -> JobStatus:
+    """Say how far the start-up is: the job waits for it, or fails with the step that failed."""
+    failed = next((one for one in steps if one.state is StepOutcome.FAILED), None)
+    if failed is None or run.state in _PENDING_STEP:
+        return JobStatus(JobState.QUEUED)
+    return JobStatus(JobState.FAILED, failed.exit_code, failed.name)

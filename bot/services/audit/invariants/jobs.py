@@ -1,0 +1,32 @@
+"""Check that every job has one result, with one event: recorded with the end of its session at the latest."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from bot.rules.nodes.job_state import has_job
+from bot.services.audit.invariants.world import Violation
+from ledger.kernel.event_kind import EventKind
+from ledger.kernel.job_state import JOB_OVER
+from ledger.kernel.states import SessionState
+from ledger.queries.audit import Books
+
+_OVER = frozenset({SessionState.TERMINATED, SessionState.FAILED})
+
+
+def check(books: Books) -> list[Violation]:
+    """Check the result of every session's job."""
+    return list(_check(books))
+
+
+def _check(books: Books) -> Iterator[Violation]:
+    told = Counter(event.subject for event in books.events if event.kind == EventKind.JOB_ENDED)
+    jobs = {row.id for row in books.requests if has_job(row.job)}
+    for row in books.sessions:
+        if row.job_state is None and row.state in _OVER and row.request_id in jobs:
+            yield Violation("an ended session's job has a result", row.id, f"it is {row.state}, and has none")
+        if row.job_state is not None and row.job_state not in JOB_OVER:
+            yield Violation("a result is final", row.id, f"it is {row.job_state}")
+        if told[row.id] != (row.job_state is not None):
+            yield Violation("a job ends once", row.id, f"it has {told[row.id]} events of its end")

@@ -1,0 +1,57 @@
+"""Say how far the job of a session is, and record its result when its command or its session ends."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from bot.rules.nodes.checkins import NodeStatus
+from bot.rules.nodes.job_state import JobStatus, ended_job, has_job, job_status
+from bot.services.nodes.checkins import node_status
+from bot.services.notifications.job_ended import record_job
+from ledger.core import Tx
+from ledger.models import Request, Session
+from ledger.queries.lookups import instances_of_session
+from ledger.queries.nodes import node_of
+from ledger.queries.views import SessionView
+
+
+def job_of(view: SessionView) -> JobStatus | None:
+    """Return how far the job of a session is: its recorded result, or what is known now; None where it has no job."""
+    if not has_job(view.request.job):
+        return None
+    if view.session.job_state is not None:
+        return JobStatus(view.session.job_state, view.session.job_exit_code)
+    return job_status(view.session.state, node_status(view.node) if view.node is not None else None)
+
+
+async def record_ended_work(tx: Tx, session: Session, request: Request, found: NodeStatus, now: datetime) -> None:
+    """Record the result of a job whose command ended, as its agent reports. A start-up that failed may run again."""
+    if session.job_state is not None or not has_job(request.job):
+        return
+    status = job_status(session.state, found)
+    if status.is_over and not status.failed_step:
+        await record_job(tx, session, request, status, now)
+
+
+async def record_ended_session(tx: Tx, session: Session, end_code: str, now: datetime) -> None:
+    """Record the result of a job with the end of its session, unless its command ended before."""
+    request = await tx.get_one(Request, session.request_id)
+    if session.job_state is not None or not has_job(request.job):
+        return
+    await record_job(tx, session, request, ended_job(end_code, session.state, await _reported(tx, session)), now)
+
+
+async def is_job_over(tx: Tx, session: Session) -> bool:
+    """Whether the command of a session's job ended, so that a machine that is lost needs no replacement."""
+    request = await tx.get_one(Request, session.request_id)
+    if session.job_state is not None or not has_job(request.job):
+        return session.job_state is not None
+    status = job_status(session.state, await _reported(tx, session))
+    return status.is_over and not status.failed_step
+
+
+async def _reported(tx: Tx, session: Session) -> NodeStatus | None:
+    """Return what the newest machine's agent reported; None where it has none."""
+    rows = await instances_of_session(tx, session.id)
+    node = await node_of(tx, rows[-1].id) if rows else None
+    return node_status(node) if node is not None else None
