@@ -24,6 +24,9 @@ OWNERS = ("UALICE", "UDAVE", "UERIN")
 OPEN = (RequestState.PENDING, RequestState.WAITING)
 #: Of 100 looks at an undecided request, how often somebody rejects or cancels it instead of approving.
 REJECTED, CANCELLED = 6, 4
+#: How often the requester and a stranger press a button that is not theirs, before somebody else does.
+FORBIDDEN = 0.15
+STRANGER = "UMALLORY"
 DEAR, CHEAP = Decimal(20), Decimal("0.05")
 
 
@@ -105,8 +108,10 @@ class People:
         await self._click(token.token, request_id, times=random.choice((1, 1, 1, 2)))
 
     async def _click(self, token: str, request_id: str, times: int = 1) -> None:
-        """Press a button, perhaps twice at once, in whichever processes get it."""
+        """Press a button, perhaps twice at once, in whichever processes get it; it may be somebody who must not."""
         who = [person(name) for name in self.place.random.sample(APPROVERS, len(APPROVERS))]
+        if self.place.random.random() < FORBIDDEN:
+            who = [person(self.place.random.choice((*OWNERS, STRANGER))) for _ in who]
 
         async def click(actor: Actor, hands: World) -> Reply:
             view = await hands.view(request_id)

@@ -22,6 +22,7 @@ from bot.rules.policy.timing import Timing
 from bot.services.audit import invariants
 from bot.services.runtime.clock_guard import GuardedClock
 from ledger.engine.db import Database
+from ledger.kernel.actor import Actor, ActorKind
 from ledger.queries.audit import read_books, values_of
 from providers.contract import Provider
 from providers.registry import sandboxes
@@ -244,6 +245,18 @@ class Place:
             books = await read_books(db)
         instances = [one for cloud in self.clouds.values() for one in cloud.instances()]
         return list(differences(self.processes[0].life.ctx, books, instances))
+
+    async def wrong_approvers(self) -> list[str]:
+        """Every approval by somebody who is no approver, or who asked for it."""
+        async with self.ledger() as db:
+            books = await read_books(db)
+        mine = {row.id: row.requester for row in books.requests}
+        may = {Actor(ActorKind.SLACK, name, "T1").ref for name in APPROVERS}
+        return [
+            f"only approvers approve: {one.request_id} by {one.approver}"
+            for one in books.approvals
+            if one.approver not in may or one.approver == mine[one.request_id]
+        ]
 
     async def journal(self) -> list[str]:
         """Everything that the ledger says has happened, a line each."""

@@ -93,6 +93,7 @@ async def _rest(here: Place) -> None:
     here.clock.advance(SETTLED + timedelta(hours=2))
     await here.run(here.now + timedelta(hours=3))
     here.violations += await here.bill_differences()
+    here.violations += await here.wrong_approvers()
 
 
 def _trouble(here: Place) -> None:
