@@ -36,6 +36,7 @@ from providers.sandbox.server import build_app
 from tests.scenarios.month.board import Board
 from tests.scenarios.month.life import PACE_S, TICK, begin
 from tests.scenarios.month.town import BOOT_POLL_S
+from tests.scenarios.simulation import promises
 from tests.scenarios.simulation.bills import REPLACED, differences
 from tests.scenarios.simulation.connection import Connections
 from tests.scenarios.simulation.line import Line, Weather
@@ -251,16 +252,11 @@ class Place:
         instances = [one for cloud in self.clouds.values() for one in cloud.instances()]
         return list(differences(self.processes[0].life.ctx, books, instances))
 
-    async def wrong_approvers(self) -> list[str]:
-        """Every approval by somebody who is no approver, or who asked for it."""
-        books = await read_books(self.ledger)
-        mine = {row.id: row.requester for row in books.requests}
+    async def broken_promises(self) -> list[str]:
+        """What the whole history must show, and does not."""
+        instances = [one for cloud in self.clouds.values() for one in cloud.instances()]
         may = {Actor(ActorKind.SLACK, name, "T1").ref for name in APPROVERS}
-        return [
-            f"only approvers approve: {one.request_id} by {one.approver}"
-            for one in books.approvals
-            if one.approver not in may or one.approver == mine[one.request_id]
-        ]
+        return list(promises.broken(await read_books(self.ledger), instances, self.providers, may))
 
     async def journal(self) -> list[str]:
         """Everything that the ledger says has happened, a line each."""

@@ -10,6 +10,7 @@ import pytest
 
 from tests.scenarios.simulation.guards import GUARDS, Guard
 from tests.scenarios.simulation.mutated import noticed_by
+from tests.scenarios.simulation.play import FAILPOINTS
 
 
 @pytest.mark.parametrize("guard", GUARDS, ids=lambda one: one.name)
@@ -23,6 +24,15 @@ def test_its_edits_can_be_made(guard: Guard) -> None:
             text = edit.made_in(text)
         assert text != before
         compile(text, spec.origin, "exec")
+
+
+def test_each_failpoint_is_a_function_of_a_service() -> None:
+    services = find_spec("bot.services")
+    assert services is not None
+    folders = [Path(one) for one in services.submodule_search_locations or ()]
+    texts = [path.read_text() for folder in folders for path in folder.rglob("*.py")]
+    for name in FAILPOINTS:
+        assert any(f"async def {name}(" in text for text in texts), name
 
 
 @pytest.mark.slow
