@@ -80,8 +80,21 @@ async def open_starts(tx: AsyncSession, session_id: str) -> list[GrantRow]:
 
 async def billed_since(tx: AsyncSession, session_id: str) -> datetime | None:
     """Return the first moment that a cloud may have billed a session: its first create that was not refused."""
-    sent = select(func.min(Instance.sent_at)).where(Instance.session_id == session_id)
-    return await tx.scalar(sent.where(Instance.state.not_in([InstanceState.REJECTED, InstanceState.TOMBSTONE])))
+    found: datetime | None = await tx.scalar(_first_billed().where(Instance.session_id == session_id))
+    return found
+
+
+def _first_billed() -> Any:
+    refused = [InstanceState.REJECTED, InstanceState.TOMBSTONE]
+    return select(func.min(Instance.sent_at)).where(Instance.state.not_in(refused))
+
+
+async def session_and_its_bill(tx: AsyncSession, session_id: str) -> tuple[Session, datetime]:
+    """Return a session, and from when a cloud may bill it: `billed_since`, or when it was made. NoResultFound."""
+    since = _first_billed().where(Instance.session_id == Session.id).scalar_subquery()
+    found: Any = await tx.execute(select(Session, since).where(Session.id == session_id))
+    session, began_at = found.one()
+    return session, began_at or session.created_at
 
 
 async def lives_of(tx: AsyncSession, session_id: str) -> list[tuple[str, datetime, datetime | None]]:

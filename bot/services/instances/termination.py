@@ -79,8 +79,11 @@ async def _terminate(ctx: Context, held: Claim, began_at: datetime | None) -> No
         now = ctx.clock.now()
         pause_s = ctx.timing.recovery_page_s
         waits_until = await recovery_mode.waits_until(tx, row, began_at, pause_s, now) if began_at is not None else None
-    waits_until = waits_until or await verification.waits_until(ctx, row, now)
-    if waits_until is None and row.terminate_acked_at is None:  # What was accepted once waited for its people then.
+    # What its cloud accepted once was verified and announced before, and nothing can be saved on it any more.
+    is_accepted = row.terminate_acked_at is not None
+    if not is_accepted:
+        waits_until = waits_until or await verification.waits_until(ctx, row, now)
+    if waits_until is None and not is_accepted:
         # Read again, because the last decision of the checkpoint check must be announced before the termination, too.
         async with ctx.db.read() as tx:
             row = await tx.get_one(Instance, held.row_id)
@@ -140,10 +143,9 @@ async def _acknowledged(
 
     An instance that the cloud accepted to terminate existed when it was called, whatever the listings before lacked.
     One that the cloud does not know ended before: with the call before (of `row`), if that may have had an effect, or
-    else after its last heartbeat (`alive_at`), or after it was reached, and by the first listing without it.
+    else after its last heartbeat (`alive_at`), or after it was reached, and by the first listing without it. `fresh` was
+    read in this transaction, with its family locked.
     """
-    await lock_family(tx, Instance, row.id)
-    fresh = await tx.get_one(Instance, row.id, populate_existing=True)
     if fresh.state is not InstanceState.TERMINATING or fresh.terminate_acked_at is not None:
         return
     said: dict[str, Any] = {"terminate_acked_at": now}

@@ -18,7 +18,7 @@ from ledger.kernel.end_reason import EndReason
 from ledger.kernel.grant import GrantKind
 from ledger.kernel.states import SessionState
 from ledger.models import GrantRow, Session
-from ledger.queries.lookups import billed_since, instances_of_session
+from ledger.queries.lookups import instances_of_session, session_and_its_bill
 from ledger.queries.overspend import open_overspend_request
 from ledger.queries.session_costs import extension_cap
 
@@ -72,7 +72,7 @@ async def why_it_ends(ctx: Context, tx: Tx, session: Session, *, ahead: bool = F
 
 async def _deadline(ctx: Context, tx: Tx, held: Claim, now: datetime) -> None:
     await lock_family(tx, Session, held.row_id)  # An extension at this moment sets another end.
-    session = await tx.get_one(Session, held.row_id)
+    session, began_at = await session_and_its_bill(tx, held.row_id)
     if session.deadline is None:
         await release(tx, Session, held, due_at=None)
         return
@@ -80,7 +80,6 @@ async def _deadline(ctx: Context, tx: Tx, held: Claim, now: datetime) -> None:
         code, sentence = await why_it_ends(ctx, tx, session)
         await end_session(ctx, tx, session.id, code, sentence, SCHEDULER, now)
         return
-    began_at = await billed_since(tx, session.id) or session.created_at
     moments = warnings(ctx.policy.warn_before_end_s, began_at, session.deadline)
     look_at, warned_at = next_look(moments, session.deadline, now), session.warned_at
     if is_due(moments, session.deadline, warned_at, now):

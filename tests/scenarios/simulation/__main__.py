@@ -22,6 +22,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--from", type=int, default=1, dest="first", help="the first seed")
     parser.add_argument("--minutes", type=float, default=0, help="play as many seeds as fit instead")
     parser.add_argument("--every-step", action="store_true", help="check the invariants after every step (slow)")
+    parser.add_argument("--stop", action="store_true", help="stop at the first seed that breaks an invariant")
     parser.add_argument("--history", action="store_true", help="print what happened")
     chosen = parser.parse_args(arguments)
     every = 1 if chosen.every_step else CHECKED_EVERY
@@ -38,6 +39,8 @@ def main(arguments: list[str]) -> int:
             broken += [outcome] if outcome.violations else []
             played, seed, cpu_s = played + 1, seed + 1, cpu_s + outcome.cpu_s
             sessions, kills = sessions + outcome.sessions, kills + outcome.kills
+            if broken and chosen.stop:
+                break
     sys.stdout.write(
         f"{played} seeds, {sessions} instances, {kills} crashes, {cpu_s / max(played, 1):.2f} CPU-s a seed; "
         f"{len(broken)} broke an invariant{': ' if broken else ''}{', '.join(str(one.seed) for one in broken)}\n"

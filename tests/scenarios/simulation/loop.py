@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import selectors
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Iterator
 from contextvars import Context, ContextVar
 from typing import Any, Protocol
 
@@ -19,8 +19,8 @@ class Stepper(Protocol):
     def joined(self, task: asyncio.Task[Any]) -> None:
         """A task begins to work for it."""
 
-    def step(self) -> asyncio.Future[None] | None:
-        """Count a step. A future holds the task until it is done; CancelledError ends it here."""
+    def step(self, inner: Coroutine[Any, Any, Any]) -> asyncio.Future[None] | None:
+        """Count a step of `inner`. A future holds the task until it is done; CancelledError ends it here."""
 
 
 #: Whom the running task works for; the tasks that it starts work for the same.
@@ -101,13 +101,22 @@ class SteppedCoroutine(Coroutine[Any, Any, Any]):
 
     def _go(self, call: Call) -> Any:
         try:
-            wait = self._stepper.step()
+            wait = self._stepper.step(self._inner)
         except asyncio.CancelledError as crash:
             return self._inner.throw(crash)
         if wait is None:
             return call()
         self._held = call
         return next(wait.__await__())
+
+
+def waits_in(coro: Any) -> Iterator[str]:
+    """Name the functions in which a coroutine waits, the outermost first."""
+    while coro is not None:
+        code = getattr(coro, "cr_code", None) or getattr(coro, "ag_code", None)
+        if code is not None:
+            yield code.co_name
+        coro = getattr(coro, "cr_await", None) or getattr(coro, "ag_await", None)
 
 
 def _task(loop: asyncio.AbstractEventLoop, coro: Any, *, context: Context | None = None, **_: Any) -> asyncio.Task[Any]:

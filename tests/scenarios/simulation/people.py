@@ -24,6 +24,9 @@ OWNERS = ("UALICE", "UDAVE", "UERIN")
 OPEN = (RequestState.PENDING, RequestState.WAITING)
 #: Of 100 looks at an undecided request, how often somebody rejects or cancels it instead of approving.
 REJECTED, CANCELLED = 6, 4
+#: How often the requester and a stranger press a button that is not theirs, before somebody else does.
+FORBIDDEN = 0.15
+STRANGER = "UMALLORY"
 DEAR, CHEAP = Decimal(20), Decimal("0.05")
 
 
@@ -70,23 +73,13 @@ class People:
                 return
 
     async def look(self) -> None:
-        """Somebody looks at what waits for a decision."""
-        for request_id in list(self.requests):
+        """Somebody looks at what waits for a decision: requests, and those for more time or an override."""
+        waiting = await self.place.requests(*OPEN)
+        self.requests += [one for one in waiting if one not in self.requests]
+        for request_id in waiting:
             view = await self._view(request_id)
-            if view is None or not view.tokens:
-                continue
-            others = [one for one in (view.override,) if one is not None]
-            for other in others:
-                if other.id not in self.requests:
-                    self.requests.append(other.id)
-            if view.request.state in OPEN:
+            if view is not None and view.tokens and view.request.state in OPEN:
                 await self._decide(view)
-        await self._find_children()
-
-    async def _find_children(self) -> None:
-        """Requests about a session, such as more time, have buttons of their own."""
-        found = await self.place.by_a_process(_all_requests)
-        self.requests += [one for one in found or () if one not in self.requests]
 
     async def _decide(self, view: RequestView) -> None:
         random, chance = self.place.random, self.place.random.randrange(100)
@@ -105,8 +98,10 @@ class People:
         await self._click(token.token, request_id, times=random.choice((1, 1, 1, 2)))
 
     async def _click(self, token: str, request_id: str, times: int = 1) -> None:
-        """Press a button, perhaps twice at once, in whichever processes get it."""
+        """Press a button, perhaps twice at once, in whichever processes get it; it may be somebody who must not."""
         who = [person(name) for name in self.place.random.sample(APPROVERS, len(APPROVERS))]
+        if self.place.random.random() < FORBIDDEN:
+            who = [person(self.place.random.choice((*OWNERS, STRANGER))) for _ in who]
 
         async def click(actor: Actor, hands: World) -> Reply:
             view = await hands.view(request_id)
@@ -156,7 +151,3 @@ class People:
 
 async def _more(request_id: str, owner: Actor, key: str, hands: World) -> Reply:
     return await hands.more(request_id, "0.5", owner, key=key)
-
-
-async def _all_requests(hands: World) -> list[str]:
-    return [row.id for row in (await hands.books()).requests]

@@ -10,11 +10,13 @@ from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
+from functools import cached_property
 from itertools import count
 from random import Random
 from typing import Any, TypeVar
 
 import httpx
+from sqlalchemy import select
 from starlette.applications import Starlette
 
 from bot.rules.policy.policy import Policy
@@ -22,6 +24,9 @@ from bot.rules.policy.timing import Timing
 from bot.services.audit import invariants
 from bot.services.runtime.clock_guard import GuardedClock
 from ledger.engine.db import Database
+from ledger.kernel.actor import Actor, ActorKind
+from ledger.kernel.states import RequestState
+from ledger.models import Request
 from ledger.queries.audit import read_books, values_of
 from providers.contract import Provider
 from providers.registry import sandboxes
@@ -31,6 +36,7 @@ from providers.sandbox.server import build_app
 from tests.scenarios.month.board import Board
 from tests.scenarios.month.life import PACE_S, TICK, begin
 from tests.scenarios.month.town import BOOT_POLL_S
+from tests.scenarios.simulation import promises
 from tests.scenarios.simulation.bills import REPLACED, differences
 from tests.scenarios.simulation.connection import Connections
 from tests.scenarios.simulation.line import Line, Weather
@@ -141,6 +147,7 @@ class Place:
             task.cancel()
         await asyncio.gather(*self._late, return_exceptions=True)
         await self.engine.nodes.close()
+        await self.ledger.close()
 
     def _later(self, seconds: float, request: httpx.Request) -> None:
         async def arrive() -> None:
@@ -222,33 +229,38 @@ class Place:
 
         self.after(down_s, again)
 
-    @asynccontextmanager
-    async def ledger(self) -> AsyncIterator[Database]:
+    @cached_property
+    def ledger(self) -> Database:
         """The ledger as somebody reads it who is none of the processes."""
-        db = Database(self.db_url, connect=Connections())
-        try:
-            yield db
-        finally:
-            await db.close()
+        return Database(self.db_url, connect=Connections())
+
+    async def requests(self, *states: RequestState) -> list[str]:
+        """The ids of the requests in one of these states, the oldest first."""
+        wanted = select(Request.id).where(Request.state.in_(states)).order_by(Request.created_at, Request.id)
+        async with self.ledger.read() as tx:
+            return list(await tx.scalars(wanted))
 
     async def check(self, *, healed: bool = False) -> list[str]:
         """What the ledger and the clouds' truth say that must never be. Bills are judged by `bill_differences`."""
         seen = truth(self.engine, self.clouds.values())
-        async with self.ledger() as db:
-            found = await invariants.check(db, self.clock, seen, is_settled=healed, providers=self.providers)
+        found = await invariants.check(self.ledger, self.clock, seen, is_settled=healed, providers=self.providers)
         return [str(one) for one in found if one.rule != REPLACED]
 
     async def bill_differences(self) -> list[str]:
         """The instances whose bill is not what the ledger says; bills must be settled."""
-        async with self.ledger() as db:
-            books = await read_books(db)
+        books = await read_books(self.ledger)
         instances = [one for cloud in self.clouds.values() for one in cloud.instances()]
         return list(differences(self.processes[0].life.ctx, books, instances))
 
+    async def broken_promises(self) -> list[str]:
+        """What the whole history must show, and does not."""
+        instances = [one for cloud in self.clouds.values() for one in cloud.instances()]
+        may = {Actor(ActorKind.SLACK, name, "T1").ref for name in APPROVERS}
+        return list(promises.broken(await read_books(self.ledger), instances, self.providers, may))
+
     async def journal(self) -> list[str]:
         """Everything that the ledger says has happened, a line each."""
-        async with self.ledger() as db:
-            events = (await read_books(db)).events
+        events = (await read_books(self.ledger)).events
         return [
             f"{one.at:%d %H:%M:%S.%f} {one.kind} {one.subject} {one.before}>{one.after} {one.actor}: {one.reason}"
             for one in events
@@ -256,8 +268,7 @@ class Place:
 
     async def digest(self) -> str:
         """One number for the whole history: the journal, the entries and the instances of the ledger."""
-        async with self.ledger() as db:
-            books = await read_books(db)
+        books = await read_books(self.ledger)
         lines = [repr(sorted(values_of(row).items())) for row in (*books.events, *books.entries, *books.instances)]
         return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 

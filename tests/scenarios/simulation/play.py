@@ -28,6 +28,27 @@ from tests.support.databases import copy_sqlite
 TROUBLE_S, REST_S, REST_STEP_S = 5400.0, 16_200.0, 1800.0
 #: The invariants are read whole, so they are checked at every so many steps, and after a crash.
 CHECKED_EVERY = 40
+#: How often a kill or a pause waits for one of the failpoints: the functions in which a step can be half done.
+AIMED = 0.7
+FAILPOINTS = (
+    "_commit_to_send",
+    "_commit_to_send",
+    "_create",
+    "_create",
+    "_refused",
+    "_resolve",
+    "give_up",
+    "_terminate",
+    "_absent",
+    "_present",
+    "note_orphans",
+    "_deadline",
+    "_deliver",
+    "_accrue_together",
+    "decide",
+    "switch",
+    "_quote",
+)
 
 
 @dataclass(frozen=True)
@@ -93,6 +114,7 @@ async def _rest(here: Place) -> None:
     here.clock.advance(SETTLED + timedelta(hours=2))
     await here.run(here.now + timedelta(hours=3))
     here.violations += await here.bill_differences()
+    here.violations += await here.broken_promises()
 
 
 def _trouble(here: Place) -> None:
@@ -116,15 +138,22 @@ def _trouble(here: Place) -> None:
 
 async def _kill(here: Place) -> None:
     process = here.a_process()
-    if process is not None:
-        process.kill_after(here.random.choice((1, 5, 20, 100, 300, 1000)) * here.random.randint(1, 5))
+    if process is None:
+        return
+    if here.random.random() < AIMED:
+        process.kill_after(here.random.randint(1, 12), here.random.choice(FAILPOINTS))
+    else:
+        process.kill_after(here.random.choice((1, 5, 20, 100, 300)) * here.random.randint(1, 5))
 
 
 async def _pause(here: Place) -> None:
     process = here.a_process()
     if process is None:
         return
-    process.pause_after(here.random.randint(1, 600))
+    if here.random.random() < AIMED:
+        process.pause_after(here.random.randint(1, 12), here.random.choice(FAILPOINTS))
+    else:
+        process.pause_after(here.random.randint(1, 600))
     seconds = here.random.choice((30, 200, 900, 1500))
     here.note(f"process {process.number} is to stand still for {seconds} s")
 

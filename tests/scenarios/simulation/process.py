@@ -13,7 +13,7 @@ from ledger.models import Notification
 from tests.scenarios.month.board import Board
 from tests.scenarios.month.life import Life, Switch
 from tests.scenarios.simulation.connection import Connections
-from tests.scenarios.simulation.loop import STEPPER
+from tests.scenarios.simulation.loop import STEPPER, waits_in
 from tests.support.clock import MachineClock
 
 T = TypeVar("T")
@@ -39,6 +39,8 @@ class Process:
     _life: Life | None = None
     _tasks: dict[asyncio.Task[Any], None] = field(default_factory=dict)
     _countdown: int | None = None
+    #: The function in which steps are counted down; "" counts every step.
+    _aim: str = ""
     _pauses: bool = False
     _held: list[asyncio.Future[None]] | None = None
     _stopped: asyncio.Event = field(default_factory=asyncio.Event)
@@ -65,13 +67,13 @@ class Process:
         """Whether it can be given work."""
         return not self.is_dead and not self.is_paused
 
-    def kill_after(self, steps: int) -> None:
-        """Kill it that many steps from now, wherever it is then."""
-        self._countdown, self._pauses = steps, False
+    def kill_after(self, steps: int, aim: str = "") -> None:
+        """Kill it that many steps from now, or at that many steps inside the function `aim`."""
+        self._countdown, self._pauses, self._aim = steps, False, aim
 
-    def pause_after(self, steps: int) -> None:
-        """Stop it that many steps from now, until `resume`."""
-        self._countdown, self._pauses = steps, True
+    def pause_after(self, steps: int, aim: str = "") -> None:
+        """Stop it that many steps from now, or at that many steps inside the function `aim`, until `resume`."""
+        self._countdown, self._pauses, self._aim = steps, True, aim
 
     def resume(self) -> None:
         """Let it go on where it stopped."""
@@ -91,12 +93,12 @@ class Process:
         """One of its tasks begins."""
         self._tasks[task] = None
 
-    def step(self) -> asyncio.Future[None] | None:
+    def step(self, inner: Coroutine[Any, Any, Any]) -> asyncio.Future[None] | None:
         """One of its tasks goes on: it is held while the process is paused, and ends here when it is killed."""
         if self.is_dead:
             return None
         self.steps += 1
-        if self._countdown is not None:
+        if self._countdown is not None and (not self._aim or self._aim in waits_in(inner)):
             self._countdown -= 1
             if self._countdown <= 0:
                 self._trouble()

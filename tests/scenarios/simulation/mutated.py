@@ -1,0 +1,101 @@
+"""`python -m tests.scenarios.simulation.mutated NUMBER --seeds 20`: play seeds with one guard removed.
+
+Exits with 1 when a seed notices it, as the simulation does. Without a NUMBER, all guards are played in turn, each with
+its stored seed, or with so many seeds where it has none.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.abc
+import importlib.machinery
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from types import CodeType, ModuleType
+
+from tests.scenarios.simulation.guards import GUARDS, Edit, Guard
+
+PROGRAM = "tests.scenarios.simulation.mutated"
+
+
+class EditedLoader(importlib.machinery.SourceFileLoader):
+    """Load a module from its file, with some edits."""
+
+    edits: tuple[Edit, ...] = ()
+
+    def get_code(self, fullname: str) -> CodeType:
+        """Compile the edited text, and leave the compiled file beside the module alone."""
+        path = self.get_filename(fullname)
+        text = self.get_data(path).decode()
+        for edit in self.edits:
+            text = edit.made_in(text)
+        code: CodeType = compile(text, path, "exec", dont_inherit=True)
+        return code
+
+
+class EditedModules(importlib.abc.MetaPathFinder):
+    """Find the modules of one guard's edits before the ordinary finders do."""
+
+    def __init__(self, edits: Sequence[Edit]) -> None:
+        self._edits = edits
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        """Return the module's own spec with a loader that edits; None for every other module."""
+        mine = tuple(edit for edit in self._edits if edit.module == fullname)
+        spec = importlib.machinery.PathFinder.find_spec(fullname, path, target) if mine else None
+        if spec is None or spec.origin is None:
+            return None
+        spec.loader = EditedLoader(fullname, spec.origin)
+        spec.loader.edits = mine
+        return spec
+
+
+def play(guard: Guard, arguments: Sequence[str]) -> int:
+    """Play seeds in this process without the guard. It must not have imported the product yet."""
+    sys.meta_path.insert(0, EditedModules(guard.edits))
+    from tests.scenarios.simulation.__main__ import main  # noqa: PLC0415 # The edits must be found first.
+
+    return main([*arguments, "--stop"])
+
+
+def noticed_by(number: int, first: int, seeds: int) -> int | None:
+    """Play seeds in a process of its own, and return the first that notices the missing guard; None when none does."""
+    command = [sys.executable, "-m", PROGRAM, str(number), "--from", str(first), "--seeds", str(seeds)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=dict(os.environ))
+    if done.returncode not in (0, 1):
+        raise RuntimeError(done.stderr[-2000:])
+    found = re.search(r"broke an invariant: (\d+)", done.stdout)
+    return int(found.group(1)) if found else None
+
+
+def main(arguments: list[str]) -> int:
+    """Play what is asked for. Returns 1 when a guard is missed by nobody (all), or when a seed noticed it (one)."""
+    parser = argparse.ArgumentParser(prog=f"python -m {PROGRAM}", description=__doc__)
+    parser.add_argument("number", type=int, nargs="?", help="which guard, counted from 0")
+    parser.add_argument("--seeds", type=int, default=20, help="how many seeds to play")
+    parser.add_argument("--from", type=int, default=1, dest="first", help="the first seed")
+    chosen = parser.parse_args(arguments)
+    if chosen.number is not None:
+        return play(GUARDS[chosen.number], ["--seeds", str(chosen.seeds), "--from", str(chosen.first)])
+    missed = 0
+    for number, guard in enumerate(GUARDS):
+        first, seeds = (chosen.first, chosen.seeds) if guard.seed is None else (guard.seed, 1)
+        seed = noticed_by(number, first, seeds)
+        missed += seed is None
+        said = f"noticed by seed {seed}" if seed is not None else f"missed by {seeds} seeds from {first}"
+        sys.stdout.write(f"{number:3} {guard.law}: {guard.name}: {said}\n")
+        sys.stdout.flush()
+    sys.stdout.write(f"{len(GUARDS) - missed} of {len(GUARDS)} guards are noticed when they are missing\n")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    if os.environ.get("PYTHONHASHSEED") != "0":
+        # Sets of words have the same order in every run only then.
+        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**os.environ, "PYTHONHASHSEED": "0"})  # noqa: S606 # Our own arguments.
+    raise SystemExit(main(sys.argv[1:]))
