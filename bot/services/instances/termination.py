@@ -143,8 +143,8 @@ async def _acknowledged(
 
     An instance that the cloud accepted to terminate existed when it was called, whatever the listings before lacked.
     One that the cloud does not know ended before: with the call before (of `row`), if that may have had an effect, or
-    else after its last heartbeat (`alive_at`), or after it was reached, and by the first listing without it. `fresh` was
-    read in this transaction, with its family locked.
+    else after its last heartbeat (`alive_at`), or after it was reached, and by the first listing without it.
+    `fresh` was read in this transaction, with its family locked.
     """
     if fresh.state is not InstanceState.TERMINATING or fresh.terminate_acked_at is not None:
         return
