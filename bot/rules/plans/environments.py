@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import date
 from decimal import Decimal
 
-#: An older price is shown with a warning.
-FRESH = timedelta(days=180)
+from bot.rules.values.price_age import FRESH
 
 
 @dataclass(frozen=True, slots=True)

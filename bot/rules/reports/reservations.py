@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from decimal import ROUND_CEILING, Decimal
 
-from bot.rules.plans.environments import FRESH
 from bot.rules.values.phrases import plural, rate, usd
+from bot.rules.values.price_age import FRESH
 from ledger.kernel import money
 
 #: Days of use that are looked at.

@@ -48,15 +48,15 @@ class PastInstance:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SeenTimes:
     """Hold how many sessions showed a time, and its sum in seconds."""
 
     count: int = 0
     total_s: float = 0.0
 
-    def plus(self, seconds: float) -> Seen:
+    def plus(self, seconds: float) -> SeenTimes:
         """Add one session."""
-        return Seen(self.count + 1, self.total_s + seconds)
+        return SeenTimes(self.count + 1, self.total_s + seconds)
 
     def pooled_s(self, assumed_s: float) -> float:
         """Return the mean in seconds, pooled with what is assumed."""
@@ -121,22 +121,22 @@ NO_START = StartTimes()
 class OwnTimes:
     """Hold what the sessions of this installation showed, by cloud, GPU and step."""
 
-    boots: Mapping[tuple[str, str], Seen] = field(default_factory=dict)
-    steps: Mapping[str, Seen] = field(default_factory=dict)
-    waits: Seen = Seen()
+    boots: Mapping[tuple[str, str], SeenTimes] = field(default_factory=dict)
+    steps: Mapping[str, SeenTimes] = field(default_factory=dict)
+    waits: SeenTimes = SeenTimes()
     losses: Mapping[tuple[str, bool], Losses] = field(default_factory=dict)
 
     def boot(self, cloud: str, gpu: str, assumed_s: float) -> tuple[float, int]:
         """Return how long a machine boots, and how many sessions at the cloud say so."""
         mine = [seen for (where, _), seen in self.boots.items() if where == cloud]
-        at_cloud = Seen(sum(one.count for one in mine), sum(one.total_s for one in mine))
-        here = self.boots.get((cloud, gpu), Seen())
+        at_cloud = SeenTimes(sum(one.count for one in mine), sum(one.total_s for one in mine))
+        here = self.boots.get((cloud, gpu), SeenTimes())
         return here.pooled_s(at_cloud.pooled_s(assumed_s)), at_cloud.count
 
     def start(self, cloud: str, gpu: str, boot_s: float, steps: Iterable[str], *, trains: bool) -> StartTimes:
         """Return the times of a run whose machine takes these steps; `boot_s` is the cloud's typical boot."""
         names = tuple(steps)
-        setup_s = sum(self.steps.get(one, Seen()).pooled_s(STEP_S.get(one, OTHER_STEP_S)) for one in names)
+        setup_s = sum(self.steps.get(one, SeenTimes()).pooled_s(STEP_S.get(one, OTHER_STEP_S)) for one in names)
         booted_s, boots = self.boot(cloud, gpu, boot_s)
         found = StartTimes(
             boot_s=_seconds(booted_s) if boots else None,
@@ -150,7 +150,7 @@ class OwnTimes:
 
     def _said(self, names: tuple[str, ...], setup_s: float, found: StartTimes, *, trains: bool) -> Iterator[str]:
         if names:
-            most = max(self.steps.get(one, Seen()).count for one in names)
+            most = max(self.steps.get(one, SeenTimes()).count for one in names)
             yield f"Setting up takes about {setup_s:.0f} s ({_from(most)})."
         if trains:
             yield f"Compiling and warming up take about {WARM_UP_S:.0f} s at each start (assumed)."
@@ -163,10 +163,10 @@ NO_TIMES = OwnTimes()
 
 def own_times(past: Iterable[PastInstance]) -> OwnTimes:
     """Sum up what the instances of ended sessions showed."""
-    boots: dict[tuple[str, str], Seen] = defaultdict(Seen)
-    steps: dict[str, Seen] = defaultdict(Seen)
+    boots: dict[tuple[str, str], SeenTimes] = defaultdict(SeenTimes)
+    steps: dict[str, SeenTimes] = defaultdict(SeenTimes)
     losses: dict[tuple[str, bool], Losses] = defaultdict(Losses)
-    waits = Seen()
+    waits = SeenTimes()
     for one in past:
         if one.boot_s is not None:
             key = one.cloud, one.gpu

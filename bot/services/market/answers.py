@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Protocol
 
-from bot.rules.plans.environments import FRESH
 from bot.rules.values.phrases import plural
+from bot.rules.values.price_age import FRESH
 from providers.capabilities import PriceSource
 
 

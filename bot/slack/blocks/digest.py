@@ -69,7 +69,7 @@ def _attention(found: DigestDocument) -> Iterator[str]:
         yield f":ghost: *Orphans found* ({found.orphans_in_all}): {_joined(each, found.orphans_in_all, '; ')}"
     if found.reservations:
         each = (safe(one, 300) for one in found.reservations)
-        yield f":bulb: *A reservation would be cheaper*: {_joined(each, len(found.reservations), ' ')}"
+        yield f":bulb: *Reserved GPUs would be cheaper*: {_joined(each, len(found.reservations), ' ')}"
     if found.anomalies:
         each = (mentioned(safe(one, 120)) for one in found.anomalies)
         yield f":warning: *Unusual*: {_joined(each, len(found.anomalies), '; ')}"

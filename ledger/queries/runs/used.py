@@ -14,7 +14,7 @@ from ledger.models import Instance, Session
 
 
 @dataclass(frozen=True, slots=True)
-class BilledTime:
+class InstanceUse:
     """Hold from when until when one instance was billed; `until` is None while it is."""
 
     session_id: str
@@ -26,7 +26,7 @@ class BilledTime:
     until: datetime | None
 
 
-async def billed_times(tx: AsyncSession, since: datetime, until: datetime) -> list[BilledTime]:
+async def billed_times(tx: AsyncSession, since: datetime, until: datetime) -> list[InstanceUse]:
     """Return the instances that were billed at any time in [since, until), in the order of their sessions."""
     ended = func.coalesce(Instance.billing_until, Instance.ended_at)
     query = (
@@ -44,7 +44,7 @@ async def billed_times(tx: AsyncSession, since: datetime, until: datetime) -> li
         .order_by(Session.id, Instance.n)
     )
     rows: Any = await tx.execute(query)
-    return [BilledTime(*row) for row in rows]
+    return [InstanceUse(*row) for row in rows]
 
 
 async def any_billed_before(tx: AsyncSession, at: datetime) -> bool:

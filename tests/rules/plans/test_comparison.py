@@ -22,7 +22,8 @@ from bot.rules.plans.comparison import (
     run_cost,
 )
 from bot.rules.plans.comparison_text import cheaper, elsewhere, markdown, to_json
-from bot.rules.plans.environments import ENVIRONMENTS, FRESH, outdated
+from bot.rules.plans.environments import ENVIRONMENTS, outdated
+from bot.rules.values.price_age import FRESH
 from providers.gpus.table import GPUS
 from tests.rules.builders import OFFERS, offer
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from bot.rules.plans.environments import FRESH
+from bot.rules.values.price_age import FRESH
 from bot.services.market.answers import CloudAnswer, cloud_cell, without_key
 from providers.capabilities import PriceSource
 

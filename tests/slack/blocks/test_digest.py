@@ -74,5 +74,5 @@ def test_a_chart_begins_with_the_first_cost_and_has_two_bars_or_more() -> None:
 
 def test_a_cheaper_reservation_stands_among_what_needs_somebody() -> None:
     said = lines(digest(document(reservations=("H100-SXM at lambda: <5 GPU-hours>",)), "/gpu"))
-    assert any(line.startswith(":bulb: *A reservation would be cheaper*: H100-SXM at lambda: &lt;5") for line in said)
-    assert not any("reservation" in line for line in lines(digest(document(), "/gpu")))
+    assert any(line.startswith(":bulb: *Reserved GPUs would be cheaper*: H100-SXM at lambda: &lt;5") for line in said)
+    assert not any("Reserved" in line for line in lines(digest(document(), "/gpu")))

@@ -1,6 +1,6 @@
 """Write `docs/predictions.csv`: published rates beside what was predicted for them without any row of their stack.
 
-`GPU_SHOPPER_DATA=../shared/data python -m tests.bench.throughput_predictions`; `--print` shows the file instead. The
+`GPU_SHOPPER_DATA=../shared/data python -m tests.bench.fitting.predictions`; `--print` shows the file instead. The
 layout of a run is free, as users describe it. llm-foundry's runs are predicted without the rows of their model.
 """
 

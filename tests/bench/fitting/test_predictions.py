@@ -9,11 +9,11 @@ import pytest
 
 from bot.rules.plans.predictions import MEANT, coverage, read, table
 from providers.gpus.table import GPUS
+from tests.bench.fitting.predictions import TARGET, predictions
 from tests.bench.fitting.rows import of_tree
 from tests.bench.throughput_data import VARIABLE, folder
-from tests.bench.throughput_predictions import TARGET, predictions
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.mark.slow
