@@ -1,23 +1,36 @@
-"""The stored fit: equal to a new one where the published measurements are at hand, and its rows always."""
+"""The stored fit: a new one and its aims where the published measurements are at hand, and its rows always."""
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
 from bot.rules.sizing import throughput_fitted as fitted
 from tests.bench.fitting.rows import of_tree
-from tests.bench.throughput_data import VARIABLE, folder
+from tests.bench.throughput_accept import report
+from tests.bench.throughput_data import at_hand, folder
 from tests.bench.throughput_fit import TARGET, written
 
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.skipif(VARIABLE not in os.environ, reason="the published measurements are not at hand")
+needs_data = pytest.mark.skipif(not at_hand(), reason="the published measurements are not at hand")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@needs_data
 def test_the_stored_fit_is_a_new_fit() -> None:
     assert (ROOT / TARGET).read_text() == written(folder())
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@needs_data
+def test_every_aim_is_met() -> None:
+    lines = list(report(folder()))
+    assert lines[-1] == "  aims met", "\n".join(lines)
 
 
 def test_every_row_can_be_read_and_is_cited() -> None:

@@ -19,7 +19,7 @@ from statistics import median
 from bot.rules.sizing.throughput import predicted_s, tokens_per_s
 from bot.rules.sizing.throughput_fitted import EXPONENTS, TRAINING_TERMS, Exponents
 from bot.rules.sizing.training import TERMS, flops_per_token, machine, peak_flops, terms
-from bot.rules.sizing.vram import FitVerdict, fit
+from bot.rules.sizing.vram import parts, usable_gb
 from tests.bench.fitting.least_squares import relative
 from tests.bench.throughput_data import FILE, Measured, folder, load
 
@@ -151,8 +151,9 @@ def _report(rows: Sequence[Measured], fp8: Sequence[Measured]) -> bool:
     out += [_line("the same, layout chosen by the rules", [error for error, _ in _answered(rows)])]
     inside = sum(held for _, held in _answered([*rows, *fp8], keep=True)) / len([*rows, *fp8])
     out += [f"  range: {inside:.0%} of the runs lie in it (four of five are meant to)"]
-    ran = [fit(row.work, row.gpu, row.count) for row in (*rows, *fp8)]
-    fits = sum(one.verdict is FitVerdict.FITS for one in ran) / len(ran)
+    ran = (*rows, *fp8)
+    # As it ran: seven of them use more than 97 % of the memory, where a plan would take a smaller micro batch.
+    fits = sum(_needs_gb(row) <= usable_gb(row.gpu) for row in ran) / len(ran)
     out += [f"  memory: {fits:.1%} of {len(ran)} published runs fit as they ran"]
     middle, ninety, share = summary(models)
     good = middle <= TARGET[0] and ninety <= TARGET[1] and share >= TARGET[2] and fits >= TARGET_FIT
@@ -160,6 +161,10 @@ def _report(rows: Sequence[Measured], fp8: Sequence[Measured]) -> bool:
     good = good and all(summary(found)[0] <= TARGET_GPU for _, found in by_gpu)
     sys.stdout.write("\n".join([*out, f"  targets {'met' if good else 'MISSED'}", ""]))
     return good
+
+
+def _needs_gb(row: Measured) -> float:
+    return sum(part.gb for part in parts(row.work, row.shape, row.count, row.plan))
 
 
 def _stored(rows: Sequence[Measured]) -> list[float]:

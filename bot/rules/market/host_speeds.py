@@ -1,4 +1,4 @@
-"""Tell the offers of a market apart by the speed of their hosts, in as few kinds as there are steps."""
+"""Number the offers of a market by the speed of their hosts, in as few kinds as there are steps."""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ and arXiv:2212.04356: windows of 30 seconds are 1,500 places for the encoder; it
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -130,6 +131,7 @@ _ALSO: Mapping[str, str] = {
 MEDIA: Mapping[str, MediaModel] = {one.name: one for one in _NAMES.values()}
 
 
+@functools.lru_cache(maxsize=1024)
 def media_model(text: str) -> MediaModel | None:
     """Find a model of images or sound by name (`black-forest-labs/FLUX.1-dev`, `sdxl`); None for all others."""
     core = re.sub(r"[^a-z0-9]", "", text.strip().lower().rpartition("/")[2])

@@ -9,6 +9,7 @@ An expert that every token passes counts among the experts and among those used.
 from __future__ import annotations
 
 import csv
+import functools
 import math
 import re
 from collections.abc import Mapping
@@ -159,6 +160,7 @@ _INDEX: Mapping[str, ModelShape] = {
 }
 
 
+@functools.lru_cache(maxsize=1024)
 def model(text: str) -> ModelShape | None:
     """Find the shape of a model by name (`llama-3-8b`, `meta-llama/Llama-2-7b-hf`); None when it is unknown."""
     return _INDEX.get(_squash(text))
