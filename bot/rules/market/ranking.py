@@ -47,8 +47,8 @@ _ZERO = Decimal(0)
 class RankedOption:
     """Hold one offer that fits the job.
 
-    `rank` counts from 1 over all of them; `why` is one sentence; `risk_usd` is what the ranking adds to the expected
-    total.
+    `rank` counts from 1 over those that are shown, so a plan and a request number them alike. `why` is one sentence.
+    `risk_usd` is what the ranking adds to the expected total.
     """
 
     offer: Offer
@@ -123,7 +123,7 @@ def rank(
     free = frozenset(cloud for cloud, able in capabilities_by_cloud.items() if able.free)
     shown = _shown(found.field, count, free, cases) if len(found.field) else []
     least_usd = shown[0][1].expected_usd if shown else _ZERO
-    options = (_option(place, one, marks, costs(one.offer), least_usd, policy) for place, one, marks in shown)
+    options = (_option(n, one, marks, costs(one.offer), least_usd, policy) for n, (_, one, marks) in enumerate(shown))
     refused = found.cheapest_refused(shown[0][1].offer if shown else None)
     return Ranked(tuple(options), found.excluded, len(found.field), refused)
 
