@@ -27,6 +27,7 @@ from bot.rules.values.job_text import what_is_requested
 from bot.rules.values.waiting_text import waits_for
 from bot.services.billing.metering import cost_now
 from bot.services.billing.true_up import Range
+from bot.services.checkpoints.hold import disk_rate
 from bot.services.grants import amendments
 from bot.services.market.codec import hold_line, offer_from_json, outlook_of, parts_line
 from bot.services.nodes.connection import SSH_PORT, api_url, known_hosts, ssh_command
@@ -37,7 +38,7 @@ from bot.services.nodes.views import agent_view
 from bot.services.runtime import recovery_mode
 from bot.services.runtime.context import Context
 from ledger.kernel.checkpoint_step import WAITS
-from ledger.kernel.states import LIVE_SESSION, RequestState
+from ledger.kernel.states import LIVE_SESSION, RequestState, SessionState
 from ledger.models import Instance, Node, Option, Request
 from ledger.queries.views import RequestView, SessionView
 
@@ -45,11 +46,12 @@ from ledger.queries.views import RequestView, SessionView
 HIDDEN_IN_JOB = frozenset({"public_key"})
 
 
-def request_summary(ctx: Context, request: Request) -> RequestSummary:
-    """Return a request as a list shows it, with the names of its people."""
+def request_summary(ctx: Context, request: Request, session_state: SessionState | None = None) -> RequestSummary:
+    """Return a request as a list shows it, with the names of its people and the state of its session."""
     return RequestSummary.of(
         request,
         asked=what_is_requested(request.kind, request.job, request.parent_id),
+        session_state=session_state,
         requester_name=ctx.names.of(ctx.policy, request.requester),
         decided_by_name=ctx.names.of(ctx.policy, request.decided_by),
     )
@@ -59,7 +61,7 @@ def request_out(ctx: Context, view: RequestView, mandate: ApproverGroup, hint: s
     """Return a request in full with its approvers; `hint` is what to know before approving it."""
     request, quote = view.request, view.quote
     return RequestOut(
-        **request_summary(ctx, request).model_dump(),
+        **request_summary(ctx, request, view.session.state if view.session else None).model_dump(),
         job={name: value for name, value in request.job.to_json().items() if name not in HIDDEN_IN_JOB},
         shared_with=list(view.shared_with),
         shared_with_names=[ctx.names.of(ctx.policy, ref) or ref for ref in view.shared_with],
@@ -147,6 +149,7 @@ def session_out(
         shared_with_names=[ctx.names.of(ctx.policy, ref) or ref for ref in view.shared_with],
         cloud=row.cloud if row else None,
         price_usd_h=row.price_usd_h if row else None,
+        now_usd_h=_now_usd_h(view) if live else None,
         cost_usd=cost_now(ctx, view, now),
         running_usd=cost_now(ctx, view, now) - view.accrued_usd,
         low_usd=between[0] if between else None,
@@ -166,6 +169,15 @@ def session_out(
         held=recovery_mode.of_session(view),
         node_api=_node_api(row, view.node) if shows_ssh and row is not None else None,
     )
+
+
+def _now_usd_h(view: SessionView) -> Decimal | None:
+    """Return what an hour of a session costs now: its disk alone while its machine is stopped."""
+    if view.disk is not None:
+        return view.disk.price_usd_h
+    if view.instance is None:
+        return None
+    return disk_rate(view.instance) if view.session.state is SessionState.STOPPED else view.instance.price_usd_h
 
 
 def _terms(ctx: Context, view: SessionView) -> Terms:

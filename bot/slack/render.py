@@ -209,6 +209,9 @@ async def _session_ready(ctx: Context, settings: SlackSettings, row: Notificatio
         else:
             over = session_ready_and_ended.ready_after_end(view.session, again="/" in row.subject)
         return Shown(over, row.destination, edits=True)
+    if view.session.state is SessionState.STOPPED and not shared:
+        stopped = session_ready_and_ended.ready_while_stopped(view.session, settings.command)
+        return Shown(stopped, await _person(ctx, row.destination), edits=True)
     if shared:
         message = session_ready_and_ended.ready_for_others(view, _able(ctx, view))
         return Shown(message, await _person(ctx, row.destination), edits=True)

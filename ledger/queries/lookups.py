@@ -14,7 +14,15 @@ from ledger.kernel.grant import GrantKind
 from ledger.kernel.ids import first_id
 from ledger.kernel.job import JobRequest
 from ledger.kernel.request_kind import RequestKind
-from ledger.kernel.states import OPEN_INSTANCE, UNDECIDED, GrantState, InstanceState, OrphanState, RequestState
+from ledger.kernel.states import (
+    OPEN_INSTANCE,
+    UNDECIDED,
+    GrantState,
+    InstanceState,
+    OrphanState,
+    RequestState,
+    SessionState,
+)
 from ledger.models import (
     AdvanceApproval,
     GrantRow,
@@ -109,6 +117,12 @@ async def lives_of(tx: AsyncSession, session_id: str) -> list[tuple[str, datetim
 async def session_of(tx: AsyncSession, request_id: str) -> Session | None:
     """Return the session that a request led to."""
     return await tx.scalar(select(Session).where(Session.request_id == request_id))
+
+
+async def session_states(tx: AsyncSession, request_ids: Collection[str]) -> dict[str, SessionState]:
+    """Return the state of the session of each of these requests that led to one, in one query."""
+    query: Any = select(Session.request_id, Session.state).where(Session.request_id.in_(request_ids))
+    return dict((await tx.execute(query)).all()) if request_ids else {}
 
 
 async def open_requests(tx: AsyncSession, requester: str) -> list[Request]:

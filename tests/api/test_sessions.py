@@ -6,10 +6,12 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import cast
 
+from bot.api.schemas.requests import RequestSummary
 from bot.api.schemas.sessions import SessionOut
-from bot.cli.terminal.views import session_details
-from bot.rules.values.phrases import unreconciled
+from bot.cli.terminal.views import request_list, session_details, session_list
+from bot.rules.values.phrases import rate, unreconciled
 from bot.services.billing.true_up import range_of
+from bot.services.checkpoints.hold import disk_rate
 from bot.services.plans.run_history import record_run
 from bot.services.sessions.service import status
 from bot.slack.blocks.request import CardFacts
@@ -150,3 +152,42 @@ async def test_a_measured_run_names_its_session_to_its_owner_only(sqlite_door: D
         (run,) = (await door.call("GET", "/runs", key)).json()
         assert (run["session_id"], run["gpu"], float(run["measured_tokens_s"])) == (expected, "RTX4090", 9000.0)
         assert run["request_id"] == (row.session.request_id if expected else "")
+
+
+async def test_a_list_of_requests_says_what_became_of_the_approved_ones(sqlite_door: Door) -> None:
+    door = sqlite_door
+    atlas = await door.key()
+
+    async def states() -> tuple[str | None, str]:
+        (item,) = (await door.call("GET", "/requests", atlas)).json()["items"]
+        listed = request_list([RequestSummary.model_validate(item)])
+        one = await door.request(atlas, item["id"])
+        assert one["session_state"] == item["session_state"]
+        return item["session_state"], str(listed.rows[0][1])
+
+    request_id = await door.asked(atlas, candidates=["vast"])
+    assert await states() == (None, "waiting for approval")
+    assert (await door.w.decide(request_id)).ok
+    await door.w.settle()
+    await door.w.run(40, 20)
+    assert await states() == ("running", "running")
+    (session,) = (await door.call("GET", "/sessions", atlas)).json()["items"]
+    assert (await door.call("DELETE", f"/sessions/{session['id']}", atlas)).status_code == 202
+    await door.w.run(200, 20)
+    assert await states() == ("terminated", "ended")
+
+
+async def test_a_stopped_machine_has_the_price_of_its_disk_alone(sqlite_door: Door) -> None:
+    door = sqlite_door
+    atlas = await door.key()
+    session = await running(door, atlas)
+    assert (await door.call("POST", f"/sessions/{session}/stop", atlas)).status_code == 202
+    await door.w.run(120, 20)
+    shown = SessionOut.model_validate((await door.call("GET", f"/sessions/{session}", atlas)).json())
+    assert (shown.state, shown.disk) == ("stopped", None)
+    row = (await door.w.books()).instances[0]
+    assert shown.now_usd_h == disk_rate(row) != shown.price_usd_h
+    listed = session_list([shown]).rows[0]
+    assert rate(disk_rate(row)) in listed
+    assert rate(row.price_usd_h) not in listed
+    assert f"{rate(disk_rate(row))} (its disk)" in str(session_details(shown))

@@ -34,6 +34,7 @@ from bot.services.runtime import liveness
 from bot.services.runtime.commands import Cancel, Provision, Reply
 from ledger.kernel.actor import Actor, ActorKind
 from ledger.models import Request, Session
+from ledger.queries.lookups import session_states
 from ledger.queries.views import request_view, requests_page
 
 router = APIRouter(prefix="/api/v1", tags=["requests"])
@@ -123,7 +124,8 @@ async def requests(
     async with deps.ctx.db.read() as tx:
         names = await authorization.visible(tx, deps.ctx.policy, who, deps.ctx.clock.now(), facts)
         rows = await requests_page(tx, whose=names, waiting=waiting, before=cursor, limit=limit + 1)
-    items = [request_summary(deps.ctx, row) for row in rows[:limit]]
+        states = await session_states(tx, [row.id for row in rows])
+    items = [request_summary(deps.ctx, row, states.get(row.id)) for row in rows[:limit]]
     return Page[RequestSummary](items=items, next_cursor=items[-1].id if len(rows) > limit else None)
 
 

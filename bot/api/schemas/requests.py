@@ -11,7 +11,7 @@ from pydantic import Field, StrictBool
 from bot.api.schemas import fields
 from bot.api.schemas.base import In, Out, optional
 from bot.services.market import offer_fields
-from ledger.kernel.states import RequestState
+from ledger.kernel.states import RequestState, SessionState
 
 
 class OptionOut(Out, offer_fields.RankedFields):
@@ -85,6 +85,7 @@ class RequestSummary(Out):
     expires_at: fields.ExpiresAt
     decided_at: datetime | None = Field(description="When it was approved or closed; null while it is open.")
     decided_by: str | None = Field(description="Who approved or closed it; null while it is open.")
+    session_state: SessionState | None = optional("The state of its session; null without one.")
     requester_name: str = optional("The requester's name, where the policy knows it.", "")
     decided_by_name: str = optional("The name of who approved or closed it, where the policy knows it.", "")
 

@@ -207,6 +207,9 @@ class SessionOut(Out):
     gpu_count: GpuCount
     cloud: str | None = Field(description="The cloud's name.")
     price_usd_h: MaybePricePerHour
+    now_usd_h: Decimal | None = optional(
+        "Dollars per hour now: of the disk alone while it is stopped. Null before it launches and after its end."
+    )
     cost_usd: Decimal = Field(description="What it has cost so far: booked and running.")
     running_usd: Decimal = Field(description="The part of `cost_usd` that still runs and is not booked yet.")
     low_usd: Decimal | None = optional("The least that it can have cost, where the cloud never reports it.")

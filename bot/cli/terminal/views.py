@@ -42,7 +42,7 @@ def request_list(found: Sequence[RequestSummary], none: str = "There are no requ
     rows = (
         (
             short_id(one.id),
-            state_words(one.state),
+            _state_now(one),
             one.asked,
             one.requester_name or name_of(one.requester),
             time_cell(one.expires_at if one.state in (RequestState.PENDING, RequestState.WAITING) else None),
@@ -52,6 +52,12 @@ def request_list(found: Sequence[RequestSummary], none: str = "There are no requ
         for one in found
     )
     return listing(none, head, rows, extra=("made",))
+
+
+def _state_now(one: RequestSummary) -> str:
+    """Write the state of a request, and of one that is approved the state of what it bought."""
+    bought = one.session_state if one.state is RequestState.APPROVED else None
+    return state_words(one.state if bought is None else bought)
 
 
 def request_details(one: RequestOut, *, verbose: bool = False) -> TextReport:
@@ -125,7 +131,7 @@ def session_list(found: Sequence[SessionOut]) -> ListView:
             "disk kept" if outlives(one) else state_of(one),
             f"{one.gpu_count}x {one.gpu or 'GPU'}",
             one.cloud or "-",
-            _rate(one.disk.price_usd_h if one.disk else one.price_usd_h),
+            _rate(one.now_usd_h),
             usd(one.cost_usd),
             time_cell(one.disk.until if one.disk and outlives(one) else one.deadline),
             one.owner_name or name_of(one.owner),
@@ -194,7 +200,11 @@ def session_details(one: SessionOut) -> TextReport:
     """Describe one session and how to connect."""
     gpus = f"{one.gpu_count}x {one.gpu or 'GPU'}"
     cost = f"{usd(one.cost_usd)} {'in all' if one.ended_at else 'so far'}"
-    said = [f"{gpus} at {one.cloud} for {_rate(one.price_usd_h)}; {cost}." if one.cloud else gpus]
+    # A stopped machine costs its disk alone, which a sentence below says.
+    alone = one.state == SessionState.STOPPED and one.now_usd_h is not None
+    rate_said = f"{_rate(one.now_usd_h)} (its disk)" if alone else _rate(one.price_usd_h)
+    price = "" if one.disk else f" for {rate_said}"
+    said = [f"{gpus} at {one.cloud}{price}; {cost}." if one.cloud else gpus]
     if one.shared_with:
         said.append(f"Shared with {', '.join(map(name_of, one.shared_with_names))}.")
     if one.low_usd is not None and one.high_usd is not None:

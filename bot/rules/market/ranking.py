@@ -48,8 +48,8 @@ _ZERO = Decimal(0)
 class RankedOption:
     """Hold one offer that fits the job.
 
-    `rank` counts from 1 over all of them; `why` is one sentence; `risk_usd` is what the ranking adds to the expected
-    total.
+    `rank` counts from 1 over those that are shown, so a plan and a request number them alike. `why` is one sentence.
+    `risk_usd` is what the ranking adds to the expected total.
     """
 
     offer: Offer
@@ -128,7 +128,9 @@ def rank(
     both = job.spot is SpotPolicy.ANY and bool(shown)
     spot, other = (found.field.cheapest_kind(spot=one, free=free) if both else None for one in (True, False))
     beside = spot_said(spot, other, cases)
-    options = (_option(place, one, marks, costs(one.offer), least_usd, policy, beside) for place, one, marks in shown)
+    options = (
+        _option(n, one, marks, costs(one.offer), least_usd, policy, beside) for n, (_, one, marks) in enumerate(shown)
+    )
     refused = found.cheapest_refused(shown[0][1].offer if shown else None)
     return Ranked(tuple(options), found.excluded, len(found.field), refused)
 

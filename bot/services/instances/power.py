@@ -18,7 +18,7 @@ from bot.services.checkpoints import hold
 from bot.services.grants import reservations
 from bot.services.nodes import node_api
 from bot.services.nodes.host_keys import forgotten
-from bot.services.notifications import request_message
+from bot.services.notifications import ready_message, request_message
 from bot.services.notifications.paging import page
 from bot.services.people import direct_messages, eligibility
 from bot.services.runtime import recovery_mode
@@ -289,6 +289,7 @@ async def _stopped(ctx: Context, tx: Tx, row: Instance, now: datetime) -> None:
     session = await tx.get_one(Session, row.session_id, populate_existing=True)
     if session.state is not SessionState.STOPPED:
         session = await move(tx, Session, row.session_id, SessionState.STOPPED, now, SYSTEM)
+        await ready_message.show_again(tx, session.id, now)
     (ordered,) = await latest_events(tx, row.id, EventKind.INSTANCE_STOP, 1) or (None,)
     paused = ordered is not None and ordered.actor.startswith(f"{ActorKind.SYSTEM}:") and not session.preserve
     if paused and await open_overspend_request(tx, session.request_id) is None:

@@ -14,6 +14,7 @@ from bot.rules.nodes.host_keys import KeyMatch, compare
 from bot.rules.values.phrases import hours as say_hours
 from bot.services.instances.transitions import end_announced
 from bot.services.nodes.host_keys import note_key, reported_key
+from bot.services.notifications import ready_message
 from bot.services.people import direct_messages
 from bot.services.runtime.context import Context
 from ledger.core import StaleMove, Tx, amend, announce, move
@@ -119,6 +120,7 @@ async def make_ready(ctx: Context, tx: Tx, row: Instance, now: datetime) -> None
         except StaleMove:
             return
         if before is not None:
+            await ready_message.show_again(tx, session.id, now)
             await _notify_again(ctx, tx, session, row, before, now)
     ctx.hints.sessions.set()
 

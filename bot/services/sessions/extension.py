@@ -20,20 +20,20 @@ from bot.services.checkpoints import hold
 from bot.services.grants import amendments, approvers, escalation, hours_used, reservations
 from bot.services.grants.requote import offer_again
 from bot.services.instances.transitions import ends_at, paid_until
-from bot.services.notifications import end_of_session, request_message
+from bot.services.notifications import end_of_session, ready_message, request_message
 from bot.services.people import direct_messages, eligibility
 from bot.services.runtime import recovery_mode
 from bot.services.runtime.commands import Extend, Reply, refuse
 from bot.services.runtime.context import Context
 from bot.services.runtime.idempotency import KEPT
-from ledger.core import Tx, amend, announce, move, notifications_of, record
+from ledger.core import Tx, amend, move, record
 from ledger.kernel.actor import Actor
 from ledger.kernel.checkpoint_step import WAITS, CheckpointStep
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.grant import GrantKind
 from ledger.kernel.ids import new_id, short_id
 from ledger.kernel.request_kind import RequestKind
-from ledger.kernel.states import GrantState, NotificationKind, RequestState, SessionState
+from ledger.kernel.states import GrantState, RequestState, SessionState
 from ledger.models import Approval, GrantRow, Instance, Request, Session
 from ledger.queries.journal import done_before
 from ledger.queries.lookups import billed_since, by_inbox_key, instances_of_session, waiting_extensions
@@ -234,7 +234,6 @@ async def grant(ctx: Context, tx: Tx, request: Request, approval: Approval, sess
     said = f"{more}: session {session.short_id} now ends {end:%Y-%m-%d %H:%M} UTC."
     record(tx, now, actor, session.id, EventKind.SESSION_EXTENDED, reason=said)
     await request_message.show_again(tx, await tx.get_one(Request, session.request_id), now)
-    for shown in await notifications_of(tx, NotificationKind.SESSION_READY, session.id):  # They say when it ends.
-        await announce(tx, now, shown.kind, shown.subject, destination=shown.destination, body=shown.body)
+    await ready_message.show_again(tx, session.id, now)  # It says when it ends.
     for person in sorted({session.owner, request.requester}):
         await direct_messages.notify(tx, ctx.policy, now, person, subject=f"{request.id}/extended", text=said)

@@ -184,6 +184,8 @@ async def test_stop_and_start_say_what_happens_to_the_meter(stage: Stage) -> Non
     assert "From now on" in private(stage, "alice").text
     await stage.w.run(60, 20)
     (stopped,) = card_times(stage, "*Stopped*")
+    first = next(one for one in stage.ws.dm_messages("alice") if " is stopped, so only its disk is billed." in one.text)
+    assert "ssh -p" not in all_text(stage.ws.now(first))
     assert max(confirmed, reachable, ready) < stopped
     await stage.command("alice", f"/gpu status {short}")
     assert "*stopped*" in all_text(private(stage, "alice"))
@@ -196,6 +198,7 @@ async def test_stop_and_start_say_what_happens_to_the_meter(stage: Stage) -> Non
     assert card_times(stage, "confirmed instance", "Reachable over SSH", "*Ready*") == [confirmed, reachable, ready]
     assert f"Stopped {stopped}, started again <!date" in all_text(stage.message())
     again = stage.ws.dm_messages("alice")[-1]
+    assert " is ready." in stage.ws.now(first).text
     (instance,) = (await stage.w.books()).instances
     assert again.text.startswith(f":rocket: Ready again; the address changed: `ssh -p {instance.ssh_port} root@")
     await stage.click("alice", again, "Details")

@@ -82,6 +82,12 @@ def ready_again(view: SessionView, *, changed: bool) -> Message:
     return Message(f"{text}. {about}", (section(text), context(about), actions(details_button(session))))
 
 
+def ready_while_stopped(session: Session, command: str) -> Message:
+    """Build what a ready message says while its machine is stopped: nothing answers there."""
+    start = code(f"{command} start {session.short_id}")
+    return Message.of(f"Your *{what(session)}* is stopped, so only its disk is billed. To start it: {start}.")
+
+
 def gpus(row: Instance) -> list[str]:
     """Say which GPUs were found on the machine, and when; nothing where nobody logged in."""
     found = checked_gpus(row.gpu_check)
