@@ -15,11 +15,11 @@ from pathlib import Path
 HERE = Path(__file__).parent
 #: Read by Python 3 of any age, so that an old one can say what is wrong.
 START = """\
-import os, sys
+import sys
 if sys.version_info < (3, 10):
     sys.exit("gpu-shopper-agent: This machine has Python %d.%d; the agent needs 3.10 or later." % sys.version_info[:2])
 from bot.agent import libraries, own_folder
-libraries.begin(sys.argv[0], own_folder.folder_of(os.environ))
+libraries.begin(sys.argv[0], own_folder.of_this_machine())
 from bot.agent.__main__ import main
 sys.exit(main(sys.argv[1:]))
 """

@@ -6,8 +6,11 @@ of AMD are described in the same words; `bot.agent.every_gpu` reads both.
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from typing import Any
+
+from bot.agent import libraries, own_folder
 
 
 @dataclass(frozen=True)
@@ -33,10 +36,14 @@ class NvmlGpus:
 
 def look() -> NvmlGpus:
     """Read all GPUs now; takes milliseconds after the first time."""
+    if "pynvml" not in sys.modules:  # To compile it here would take 20 MB; the API's start had it compiled.
+        libraries.know(sys.argv[0], own_folder.of_this_machine())
     try:
         import pynvml  # noqa: PLC0415 # It is large, so the first check-in does not wait for it.
     except ImportError:
         return NvmlGpus(problem="nvidia-ml-py is not part of this build.")
+    finally:
+        libraries.forget()
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:

@@ -17,6 +17,8 @@ from typing import Any
 from bot.agent.job_process import CommandFolder, content
 
 REPORT_BYTES = 4096
+#: What the job is asked when the machine is about to go away.
+LAST_ASKS = ("save", "upload", "stop")
 #: What a job may say about itself.
 JOB_WORDS = ("queued", "running", "saving", "paused", "done", "failed")
 #: The largest integer that every JSON reader keeps, and the most tokens per second that a check-in takes.

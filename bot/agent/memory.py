@@ -6,6 +6,7 @@ by the agent's user only. Without it an agent works as well, and knows less afte
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -47,6 +48,10 @@ class Memory:
         except OSError as error:
             self.close()
             raise AgentRunsAlreadyError("An agent of this machine runs already.") from error
+        # The first process of a container tells this process that the container is being stopped.
+        with contextlib.suppress(OSError):
+            os.ftruncate(self._lock, 0)
+            os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
 
     def close(self) -> None:
         """Let another agent of this machine hold the lock."""

@@ -25,14 +25,17 @@ from bot.agent.api_process import ApiProcess
 from bot.agent.deadline import boot_s
 from bot.agent.every_gpu import look
 from bot.agent.gpus import NvmlGpus
-from bot.agent.job_files import JobFiles
+from bot.agent.job_files import LAST_ASKS, JobFiles
 from bot.agent.memory import of_machine
 from bot.agent.own_folder import folder_of
 from bot.agent.settings import MachineSettings
 from bot.agent.startup.credentials import Credentials, of_this_machine
 from bot.agent.startup.process import Startup
+from bot.agent.stop_notice import StopNotice
 
 TIMEOUT_S = 20.0
+#: RunPod leaves a pod five seconds between the notice and its end.
+STOP_S = 3.0
 #: After a failure the next try comes after this, then after twice as long, up to a minute.
 FIRST_PAUSE_S, LAST_PAUSE_S = 2.0, 60.0
 #: The first check-in does not wait for the driver, so the second one follows at once with what the GPUs show.
@@ -58,6 +61,7 @@ class Reporter:
     seq: int = 0
     token: str = ""
     next_in_s: float = 0.0
+    timeout_s: float = TIMEOUT_S
     #: Why the last check-in failed; "" when it did not.
     problem: str = ""
     #: Why the machine is going away; "" while it is not.
@@ -88,7 +92,7 @@ class Reporter:
         headers["Content-Type"] = "application/json"
         call = urllib.request.Request(self.settings.url, body, headers, method="POST")
         try:
-            with http_calls.opener().open(call, timeout=TIMEOUT_S) as reply:
+            with http_calls.opener().open(call, timeout=self.timeout_s) as reply:
                 answer = json.loads(reply.read(ANSWER_BYTES))
         except urllib.error.HTTPError as error:
             self._learn(error)
@@ -116,6 +120,14 @@ class Reporter:
         if self._count == 1:
             self.next_in_s = min(self.next_in_s, SECOND_S)
         return answer
+
+    def report_stop(self) -> None:
+        """Ask the job to save, and say at once that the machine goes away: its cloud may leave it a few seconds."""
+        self.job.write_asks(LAST_ASKS)
+        self.interruption, self.timeout_s = "it is being stopped", STOP_S
+        self.check_in()
+        self.interruption, self.timeout_s = "", TIMEOUT_S
+        self.job.write_asks(LAST_ASKS)  # The answer may have asked for less.
 
     def signed(self, answer: Mapping[str, Any]) -> dict[str, Any]:
         """Return the signed message of an answer with the time when it came; empty unless it answers this check-in.
@@ -213,7 +225,8 @@ def main(_arguments: list[str], /) -> int:
 
 
 def _check_in_always(reporter: Reporter) -> None:
-    said = ""
+    said, notice = "", StopNotice()
+    notice.listen()
     while True:
         answer = reporter.check_in()
         if reporter.problem != said and reporter.problem:
@@ -228,4 +241,5 @@ def _check_in_always(reporter: Reporter) -> None:
             os.execv(sys.executable, [sys.executable, sys.argv[0]])  # noqa: S606 # It starts itself.
         if signed:
             reporter.api.pass_on(signed | {"idle_since": reporter.idle_since})
-        time.sleep(reporter.next_in_s)
+        if notice.wait(reporter.next_in_s):
+            reporter.report_stop()

@@ -44,6 +44,11 @@ class ReporterProcess:
         """The process, while there is one."""
         return None if self._process is None else self._process.pid
 
+    def pass_on(self, number: int) -> None:
+        """Send it a signal, where it runs."""
+        if self._process is not None:
+            self._process.send_signal(number)
+
     def keep_running(self) -> None:
         """Start it where it does not run and its pause has passed; end it where it hangs."""
         now_s = self.clock()

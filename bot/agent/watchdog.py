@@ -7,6 +7,7 @@ Shopper. The user of the machine is its administrator and can end it. Then the s
 from __future__ import annotations
 
 import contextlib
+import signal
 import sys
 import threading
 import time
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 
 from bot.agent import early_reporter, settings
 from bot.agent.deadline import GRACE_S, TRIES_S, Deadline, Signed, boot_s
-from bot.agent.job_files import JobFiles
+from bot.agent.job_files import LAST_ASKS, JobFiles
 from bot.agent.memory import AgentRunsAlreadyError, Memory, of_machine
 from bot.agent.own_folder import folder_of
 from bot.agent.reporter_process import ReporterProcess
@@ -29,8 +30,6 @@ RETRY_S = 15.0
 #: A machine that was stopped may start after the end that it knows, with a later one approved meanwhile. So a watchdog
 #: that starts behind its end waits this long for the service.
 SETTLE_S = 120.0
-#: What the job is asked from the approved end on, while the machine still runs.
-LAST_ASKS = ("save", "upload", "stop")
 #: Exit codes of sysexits.h: a wrong use, nothing to report to, and an agent that runs already.
 USAGE, CONFIGURATION, TEMPORARY = 64, 78, 75
 
@@ -126,6 +125,7 @@ def main(arguments: list[str], /) -> int:
         return USAGE
     environment = settings.environment_of_machine()
     try:
+        signal.signal(signal.SIGUSR1, lambda *_: None)  # Until there is a reporter, it means nothing.
         found = settings.read(environment)
         memory = of_machine(folder_of(environment))
         memory.lock()
@@ -147,6 +147,7 @@ def _run(found: MachineSettings, memory: Memory) -> None:
     command = [sys.executable, sys.argv[0], "report"]
     begin_with, begun = (lambda: {"nonce": nonce, "seq": deadline.number}), early_reporter.take()
     reporter = ReporterProcess(command, begin_with, boot_s, log, begun)
+    signal.signal(signal.SIGUSR1, lambda *_: reporter.pass_on(signal.SIGUSR1))
     while True:
         reporter.keep_running()
         for said in reporter.read(watchdog.pause_s()):

@@ -9,6 +9,7 @@ import os
 import signal
 import socket
 import ssl
+import stat
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,6 +17,8 @@ from pathlib import Path
 
 import httpx
 import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from bot.agent.api import protocol
 from bot.api.app import build_api
@@ -68,11 +71,27 @@ def test_from_the_exchange_to_an_answer_over_tls(here: Service, start: Start, ma
     here.wait(lambda calls: len(calls) > count + 1)
     assert machine.get("status").status_code == 401
     assert machine.get("status", machine.token).status_code == 200
-    secret = machine.key.splitlines()[1].encode()
-    written = [one for one in tmp_path.rglob("*") if one.is_file()]
-    assert not [one for one in written if secret in one.read_bytes()]
+    found = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    assert {"state.json", "lock", "asks"} <= {one.name for one in found}
     for pid in (agent.process.pid, *agent.children(), api_of(agent)):
-        assert secret not in Path(f"/proc/{pid}/environ").read_bytes() + Path(f"/proc/{pid}/cmdline").read_bytes()
+        process = Path(f"/proc/{pid}")
+        found |= {process / name: (process / name).read_bytes() for name in ("environ", "cmdline")}
+        # Files that it has open, with a name or without one, as those of `memfd_create` are.
+        for one in (process / "fd").iterdir():
+            target = str(one.readlink())
+            assert "memfd" not in target
+            if stat.S_ISREG(one.stat().st_mode):
+                found[one] = one.read_bytes()
+    assert not [path for path, content in found.items() if any(secret in content for secret in secrets_of(machine))]
+
+
+def secrets_of(machine: Machine) -> list[bytes]:
+    """The private key's lines, and its numbers as they are in memory and in hexadecimal digits."""
+    lines = [one.encode() for one in machine.key.splitlines() if "-----" not in one]
+    key = serialization.load_pem_private_key(machine.key.encode(), None)
+    assert isinstance(key, ec.EllipticCurvePrivateKey)
+    number = key.private_numbers().private_value.to_bytes(32, "big")
+    return [*lines, number, number.hex().encode()]
 
 
 def test_a_killed_api_is_started_again_and_a_killed_reporter_takes_its_api_with_it(

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from bot.agent import libraries as kept_code
 from bot.agent.build import archive
 
 #: Begins as the agent does, imports, keeps, and says how many modules were compiled and from where one came.
@@ -22,14 +23,14 @@ sys.path.insert(0, sys.argv[1])
 from bot.agent import libraries
 folder = Path(sys.argv[2])
 libraries.begin(sys.argv[1], folder)
+libraries.record()
 from bot.agent.api import problems
 import package.inner, lone
 compiled = sorted(libraries.ArchiveImporter.new)
 libraries.keep(sys.argv[1], folder)
-try:
-    problems.broken()
-except AttributeError as error:
-    pass
+if compiled:
+    libraries.compile_agent(sys.argv[1])
+    libraries.keep(sys.argv[1], folder)
 print(json.dumps({"compiled": compiled, "file": package.inner.__file__, "lone": lone.VALUE}))
 """
 
@@ -110,3 +111,26 @@ def test_the_agents_own_modules_are_kept_whichever_process_imports_them(built: P
     for name in own:
         module = Path(name).with_suffix("")
         assert f"{module.parent}/{'.'.join(module.parts)}".encode() in content
+
+
+def test_the_api_waits_for_the_process_that_compiles_and_starts_without_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept_code.ArchiveImporter, "known", {})
+    built = tmp_path / "agent.pyz"
+    built.write_bytes(b"PK")
+    kept = kept_code.kept_in(str(built), tmp_path)
+
+    def compiled(program: str, most_s: float = 20.0) -> None:
+        kept_code.have_compiled(str(built), tmp_path, [sys.executable, "-S", "-c", program, str(kept)], most_s)
+
+    compiled("raise SystemExit(9)")
+    compiled("input()", 0.0)
+    kept_code.have_compiled(str(built), tmp_path, [str(tmp_path / "missing")])
+    assert kept_code.ArchiveImporter.known == {}
+    compiled("import marshal, sys; open(sys.argv[1], 'wb').write(marshal.dumps({'a': b'b'}))")
+    assert kept_code.ArchiveImporter.known == {"a": b"b"}
+    compiled("import sys; open(sys.argv[1] + '.never', 'wb')")
+    assert not list(tmp_path.glob("*.never"))
+    kept_code.forget()
+    kept_code.have_compiled("/somewhere/__main__.py", tmp_path, ["/no/such/program"])

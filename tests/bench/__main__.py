@@ -24,6 +24,7 @@ from tests.bench.load import Result, closed_loop, open_loop, signed, slash_comma
 from tests.bench.market import market as measure_market
 from tests.bench.ranking import MISSED
 from tests.bench.ranking import ranking as measure_ranking
+from tests.bench.ready import measure as measure_ready
 from tests.bench.startup import measure as measure_startup
 from tests.bench.statements import report as measure_statements
 from tests.bench.surface import report as measure_surface
@@ -189,6 +190,13 @@ async def agent() -> None:
         _line(name, value, aim)
 
 
+async def ready() -> None:
+    """How long a request takes until its machine is ready."""
+    print("\nReady: from a request in Slack to a machine that is checked, with real machines at each sandbox")
+    async for name, value, aim in measure_ready():
+        _line(name, value, aim)
+
+
 async def agent_files() -> None:
     """Large files through the agent's API."""
     print("\nAgent's files: 2 GiB up and down over TLS, through connections that drop")
@@ -226,6 +234,7 @@ def main() -> None:
         "startup": startup,
         "agent": agent,
         "agent-files": agent_files,
+        "ready": ready,
         "api": lambda: api(chosen.seconds),
         "replicas": lambda: replicas(chosen.seconds),
         "ack": lambda: ack(chosen.seconds, None),

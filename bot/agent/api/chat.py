@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
-from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -46,61 +44,65 @@ class Chat:
         """`POST …/llm/chat`: the body and the answer are those of OpenAI's /v1/chat/completions."""
         port = self.port()
         async with in_memory(request, MOST_BYTES) as body:
-            left = asyncio.create_task(_left(request))
+            caller = WaitingCaller(request)
             try:
-                answer = await _unless(left, self.calls.post(port, PATH, body, _HEADERS))
+                answer = await self.calls.post(port, PATH, body, _HEADERS)
             except TooSlow:
-                left.cancel()
+                caller.forget()
                 raise ApiRefusal(504, f"The server on port {port} did not answer in time.") from None
             except NoServer:
-                left.cancel()
+                caller.forget()
                 raise ApiRefusal(
                     503, f"No server answers on port {port} of this machine. Start one first.", {"Retry-After": "5"}
                 ) from None
             except BaseException:
-                left.cancel()
+                caller.forget()
+                if caller.has_left:
+                    raise ApiRefusal(400, "The caller left before the answer came.") from None
                 raise
-        return PassedOn(answer, left)
+        return PassedOn(answer, caller)
+
+
+class WaitingCaller:
+    """Ends this call's task when its caller leaves. One task watches; the work itself needs none of its own."""
+
+    def __init__(self, request: Request) -> None:
+        self.has_left = False
+        self._task = asyncio.create_task(self._watch(request, asyncio.current_task()))
+
+    def forget(self) -> None:
+        """Watch no more."""
+        self._task.cancel()
+
+    async def _watch(self, request: Request, work: asyncio.Task[Any] | None) -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+        self.has_left = True
+        if work is not None:
+            work.cancel()
 
 
 class PassedOn(Response):
     """The answer of the local server, a piece at a time; the work ends for a caller who leaves."""
 
-    def __init__(self, answer: Answer, left: asyncio.Task[None]) -> None:
+    def __init__(self, answer: Answer, caller: WaitingCaller) -> None:
         headers = {name: answer.headers[name] for name in _PASSED_ON if name in answer.headers}
         # An error of the local server is none of this API: a caller that retries should know which one it was.
         super().__init__(None, 502 if answer.status == 500 else answer.status)
         self.raw_headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
-        self._answer, self._left = answer, left
+        self._answer, self._caller = answer, caller
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send it."""
         try:
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-            with contextlib.suppress(ApiRefusal):
-                await _unless(self._left, self._pieces(send))
+            async for piece in self._answer.pieces():
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+            self._caller.forget()
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        except asyncio.CancelledError:
+            if not self._caller.has_left:
+                raise
         finally:
-            self._left.cancel()
+            self._caller.forget()
             self._answer.close()
-
-    async def _pieces(self, send: Send) -> None:
-        async for piece in self._answer.pieces():
-            await send({"type": "http.response.body", "body": piece, "more_body": True})
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
-
-
-async def _unless(left: asyncio.Task[None], work: Coroutine[Any, Any, Any]) -> Any:
-    """Return what the work returns; end it and raise `ApiRefusal` where the caller leaves before."""
-    working = asyncio.create_task(work)
-    try:
-        await asyncio.wait({working, left}, return_when=asyncio.FIRST_COMPLETED)
-        if not working.done():
-            raise ApiRefusal(400, "The caller left before the answer came.")
-        return await working
-    finally:
-        working.cancel()  # It does nothing where the work is done.
-
-
-async def _left(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass

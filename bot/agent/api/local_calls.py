@@ -56,11 +56,8 @@ class LocalConnection:
         self.close()
 
     async def send(self, *events: Any) -> None:
-        """Write the parts of a call."""
-        for event in events:
-            data = self.protocol.send(event)
-            if data:
-                self.writer.write(data)
+        """Write the parts of a call, at once."""
+        self.writer.write(b"".join(self.protocol.send(event) or b"" for event in events))
         await self.writer.drain()
 
     def is_open(self) -> bool:

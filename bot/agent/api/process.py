@@ -14,14 +14,13 @@ import os
 import ssl
 import sys
 import threading
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import uvicorn
 
-from bot.agent import libraries, settings
+from bot.agent import libraries, own_folder, settings
 from bot.agent.api.access import Access
 from bot.agent.api.app import Api
 from bot.agent.api.protocol import ImpatientProtocol
@@ -29,28 +28,28 @@ from bot.agent.deadline import Deadline, Signed
 from bot.agent.own_folder import folder_of
 
 MOST_CONNECTIONS = 128
-#: Seconds after its start at which a first start keeps what it compiled. Those that start a machine are over then.
-KEEP_S = 3.0
 
 
 def main(_arguments: list[str], /) -> int:
-    """Serve until the reporter is gone. Once it serves, what Python compiled is kept for the next start."""
+    """Serve until the reporter is gone."""
     line = sys.stdin.readline()
     if not line:
         return 0  # The reporter ended before it had a certificate.
     found = settings.read(settings.environment_of_machine())
     folder = folder_of(found.environment)
-    threading.Thread(target=_keep, args=(sys.argv[0], folder), daemon=True).start()
     asyncio.run(_serve(found, folder.parent, json.loads(line)))
     os._exit(0)  # A thread may still wait for its input.
 
 
-def _keep(archive: str, folder: Path) -> None:
-    """Wait until what starts with this process has started, and keep what was compiled by then."""
-    time.sleep(KEEP_S)
+def keep_compiled(_arguments: list[str], /) -> int:
+    """Import what the API loads later, too, and keep what was compiled; first what the API waits for."""
     with contextlib.suppress(ImportError):
-        import pynvml  # type: ignore[import-untyped,unused-ignore] # noqa: F401, PLC0415 # The status reads GPUs with it.
+        import pynvml  # type: ignore[import-untyped,unused-ignore] # noqa: F401, PLC0415 # Only this process waits for it.
+    archive, folder = sys.argv[0], own_folder.of_this_machine()
     libraries.keep(archive, folder)
+    libraries.compile_agent(archive)
+    libraries.keep(archive, folder)
+    return 0
 
 
 def tls(certificate: str, key: str) -> ssl.SSLContext:

@@ -10,6 +10,38 @@ from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 #: What a caller may take to send the head of a call, its TLS handshake included, or the rest of an answered body.
 HEAD_S = 15.0
+#: What is written to a connection is sent at once from this size on.
+JOINED_BYTES = 1 << 16
+
+
+class JoinedWrites:
+    """A transport that sends what is written at once as one record: the head of an answer and its body, above all."""
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport, self._loop = transport, loop
+        self._waiting = bytearray()
+
+    def write(self, data: bytes) -> None:
+        """Send it, with what is written before other work goes on."""
+        if data and not self._waiting:
+            self._loop.call_soon(self._flush)
+        self._waiting += data
+        if len(self._waiting) >= JOINED_BYTES:
+            self._flush()
+
+    def close(self) -> None:
+        """Send what waits, and close."""
+        self._flush()
+        self._transport.close()
+
+    def _flush(self) -> None:
+        if self._waiting:
+            self._transport.write(bytes(self._waiting))
+            self._waiting.clear()
+
+    def __getattr__(self, name: str) -> Any:
+        """Everything else is the transport's own."""
+        return getattr(self._transport, name)
 
 
 class ImpatientProtocol(H11Protocol):
@@ -24,7 +56,7 @@ class ImpatientProtocol(H11Protocol):
 
     def connection_made(self, transport: Any) -> None:
         """Begin to count."""
-        super().connection_made(transport)
+        super().connection_made(JoinedWrites(transport, self.loop))  # type: ignore[arg-type] # It behaves as one.
         self._count()
 
     def data_received(self, data: bytes) -> None:

@@ -101,16 +101,25 @@ def _environment(spec: InstanceSpec) -> dict[str, str]:
     return env
 
 
+#: The container's first process. A stop sends SIGTERM to it alone, so it tells the agent, whose process id is in its
+#: lock. It never ends: a container whose first process ends is restarted in a loop and billed on.
+_FIRST_PROCESS = """\
+trap 'kill -USR1 "$(cat /opt/gpu-shopper/agent/lock)" 2>/dev/null' TERM
+bash /tmp/onstart.sh > /tmp/onstart.log 2>&1 &
+[ -x /start.sh ] && /start.sh &
+while :; do wait; sleep infinity & done
+"""
+
+
 def _start_command(onstart: str) -> str:
     """The container's arguments: run the script beside the image's own start, and never let process 1 end.
 
-    A container whose main process ends is restarted in a loop and billed on. The script travels as base64 because
-    the service splits the string into arguments by rules of its own.
+    Scripts travel as base64 because the service splits the string into arguments by rules of its own.
     """
-    script = base64.b64encode(onstart.encode()).decode()
+    script, first = (base64.b64encode(text.encode()).decode() for text in (onstart, _FIRST_PROCESS))
     return (
-        f"bash -c 'echo {script} | base64 -d > /tmp/onstart.sh; bash /tmp/onstart.sh > /tmp/onstart.log 2>&1 & "
-        "[ -x /start.sh ] && /start.sh; exec sleep infinity'"
+        f"bash -c 'echo {script} | base64 -d > /tmp/onstart.sh; echo {first} | base64 -d > /tmp/first_process.sh; "
+        "exec bash /tmp/first_process.sh'"
     )
 
 

@@ -168,33 +168,45 @@ class NodeTown:
 Build = Callable[..., AbstractAsyncContextManager[NodeTown]]
 
 
-@pytest.fixture
-def build(sqlite_db_url: str, tmp_path: Path, nurse: Nursery, agent_file: Path) -> Build:
-    """Build a town with real machines at one cloud, and start a process of the bot; `policy` changes its policy."""
+@dataclass(frozen=True)
+class NodeTowns:
+    """Builds towns with real machines on one ledger, in one folder."""
+
+    db_url: str
+    folder: Path
+    nurse: Nursery
+    agent_file: Path
 
     @asynccontextmanager
-    async def make(cloud: str, policy: Mapping[str, Any] | None = None, **options: Any) -> AsyncIterator[NodeTown]:
-        nodes = ProcessNodes(tmp_path / "nodes", **options)
-        async with town(sqlite_db_url, tmp_path, nurse, cloud, nodes) as built:
+    async def build(
+        self, cloud: str, policy: Mapping[str, Any] | None = None, **options: Any
+    ) -> AsyncIterator[NodeTown]:
+        """Build one at one cloud, and start a process of the bot; `policy` changes its policy."""
+        nodes = ProcessNodes(self.folder / "nodes", **options)
+        async with town(self.db_url, self.folder, self.nurse, cloud, nodes) as built:
             port = free_port()
             built.environment = {
                 **built.environment,
                 "GPU_SHOPPER_PORT": str(port),
                 "GPU_SHOPPER_NODE_URL": f"http://127.0.0.1:{port}",
-                "GPU_SHOPPER_AGENT_FILE": str(agent_file),
+                "GPU_SHOPPER_AGENT_FILE": str(self.agent_file),
             }
-            file = tmp_path / "policy.yml"
+            file = self.folder / "policy.yml"
             said = yaml.safe_load(file.read_text())
             file.write_text(yaml.safe_dump({**said, "policy": {**said["policy"], **(policy or {})}}))
             await built.start()
             key = asyncssh.generate_private_key("ssh-ed25519")
-            key.write_private_key(tmp_path / "key")
-            (tmp_path / "key").chmod(0o600)
-            yield NodeTown(built, nodes, tmp_path / "key", key.export_public_key().decode().strip())
+            key.write_private_key(self.folder / "key")
+            (self.folder / "key").chmod(0o600)
+            yield NodeTown(built, nodes, self.folder / "key", key.export_public_key().decode().strip())
         assert marked(nodes.folder) == []
         assert list(nodes.folder.iterdir()) == []
 
-    return make
+
+@pytest.fixture
+def build(sqlite_db_url: str, tmp_path: Path, nurse: Nursery, agent_file: Path) -> Build:
+    """Build a town with real machines at one cloud."""
+    return NodeTowns(sqlite_db_url, tmp_path, nurse, agent_file).build
 
 
 def free_port() -> int:

@@ -50,6 +50,13 @@ async def _contains(caller: httpx.AsyncClient, text: str) -> None:
                 return
 
 
+async def reads_its_log(here: NodeTown) -> None:
+    """Alice reads in Slack how far the job is, from the end of its log."""
+    session = (await here.town.books()).sessions[-1]
+    await here.town.acked(here.town.ws.as_("alice").command(f"/gpu logs {session.id}"))
+    await here.town.screens.told("alice", " of 400, 4200 tokens/s")
+
+
 @pytest.mark.parametrize("cloud", ["vast", "runpod", "lambda", "tensordock"])
 async def test_a_run_through_the_machines_own_api(build: Build, cloud: str) -> None:
     async with build(cloud, {"done_grace_s": 3}, clock_speed=SPEED) as here:
@@ -67,6 +74,7 @@ async def test_a_run_through_the_machines_own_api(build: Build, cloud: str) -> N
                 assert (await caller.post("/ml/command", json=started)).json()["state"] == "running"
             await _contains(caller, "step 20 of 400, 4200 tokens/s")
             await reads_its_speed(here)
+            await reads_its_log(here)
             status = (await caller.get("/status")).json()
             assert (status["job"]["id"], status["progress"]["tokens_per_s"]) == ("train", 4200)
             assert (await caller.post("/ml/command", json={"id": "train", "command": "save"})).status_code == 200

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import base64
+import os
 import re
 import shlex
+import signal
+import subprocess
+import time
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +24,7 @@ from providers.clouds.runpod import instances
 from providers.clouds.runpod import offers as runpod_offers
 from providers.contract import InstanceSpec, InstanceStatus, Offer, SshEndpoint, Stock
 from providers.errors import InvalidSpec, UnexpectedResponse
+from providers.sandbox.nodes.folders import moved
 from providers.sandbox.runpod.validation import read_create
 
 AT = datetime(2026, 11, 21, 10, tzinfo=UTC)
@@ -198,7 +205,7 @@ def test_the_start_script_survives_any_quoting() -> None:
     words = shlex.split(instances.create_body(spec(onstart=script))["args"])
     assert words[:2] == ["bash", "-c"]
     assert base64.b64decode(words[2].split()[1]).decode() == script
-    assert words[2].endswith("exec sleep infinity")
+    assert words[2].endswith("exec bash /tmp/first_process.sh")
 
 
 @pytest.mark.parametrize(
@@ -339,3 +346,37 @@ def test_a_bill_of_another_shape_is_an_error(body: object) -> None:
 @pytest.mark.parametrize("value", [None, True, float("nan"), "Infinity", [], "x"])
 def test_not_a_number(value: object) -> None:
     assert number(value) is None
+
+
+def test_the_first_process_tells_the_agent_of_a_stop_and_never_ends(tmp_path: Path) -> None:
+    """Real processes, with the machine's paths below a folder of the test."""
+    for name in ("tmp", "opt/gpu-shopper/agent"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "start.sh").write_text(f"#!/bin/sh\necho began >{tmp_path}/began\n")
+    (tmp_path / "start.sh").chmod(0o755)
+    lock, notices = tmp_path / "opt/gpu-shopper/agent/lock", tmp_path / "notices"
+    agent = f"trap 'echo stop >>{notices}' USR1; echo $$ >{lock}.new; mv {lock}.new {lock}\n"
+    agent += "while :; do sleep 0.02; done\n"
+    args = instances.create_body(spec(onstart=agent))["args"]
+    process = subprocess.Popen(shlex.split(moved(args, tmp_path)), start_new_session=True)
+    try:
+        _until(lambda: lock.exists() and (tmp_path / "began").exists())
+        process.terminate()
+        _until(lambda: _lines(notices) == 1)
+        process.terminate()
+        _until(lambda: _lines(notices) == 2)
+        assert process.poll() is None
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def _lines(file: Path) -> int:
+    return len(file.read_text().splitlines()) if file.exists() else 0
+
+
+def _until(holds: Callable[[], bool]) -> None:
+    end_s = time.monotonic() + 20
+    while not holds():
+        assert time.monotonic() < end_s
+        time.sleep(0.01)
