@@ -15,7 +15,7 @@ FUNCTION_LINES = 60
 FIRST_PARTY = frozenset({"bot", "ledger", "migrations", "providers", "tests"})
 #: Written by people; data, pictures and generated pages have no budget.
 SOURCE_SUFFIXES = frozenset({".py", ".js", ".css", ".html", ".mako", ".sh"})
-TOP_LEVEL_FOLDERS = FIRST_PARTY | {"docs", ".ci"}
+TOP_LEVEL_FOLDERS = FIRST_PARTY | {".github", "docs", ".ci"}
 #: Folders that tools make; none of them is tracked.
 MADE_BY_TOOLS = frozenset(
     {".git", ".venv", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".import_linter_cache", ".hypothesis"}

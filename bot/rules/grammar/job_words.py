@@ -368,14 +368,7 @@ WORDS: tuple[Word, ...] = (
         ("repository",),
     ),
     Word("config", "FILE", "What the command gets as --config.", "config=small.yaml", one("config", read_place)),
-    Word(
-        "run-dir",
-        "FOLDER",
-        "What it gets as --run-dir.",
-        "run-dir=runs/small",
-        one("run_dir", read_place),
-        ("run_dir",),
-    ),
+    Word("run-dir", "FOLDER", "What it gets as --run-dir.", "run-dir=runs/a", one("run_dir", read_place), ("run_dir",)),
     Word("install", "NAME", "The Python packages to install first.", "install=train", read_install, ("software",)),
     _as_is(
         "checkpoint",

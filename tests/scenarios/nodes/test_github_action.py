@@ -126,7 +126,6 @@ async def test_its_steps_hand_over_follow_and_end_with_the_jobs_exit_code(build:
         code, out, said = await following
         assert (code, ci.outputs["steps.follow.outputs.exit-code"]) == (3, "3"), said
         assert "it trained" in out
-        assert "request waiting for approval" in said
         assert "job failed (exit code 3)" in said
         assert re.search(r"Job \w+ failed \(exit code 3\)\. It cost \$\d", said)
         await here.town.until(lambda books: books.sessions[-1].ended_at is not None)
