@@ -121,9 +121,8 @@ def _model(work: Workload) -> str:
     if shape is None:
         return _UNSAID
     size = f"{shape.total_params / _BILLION:.3g}B"
-    layers = f"{shape.layers}x{shape.width}" if shape.layers and shape.width else ""
     name = work.model if work.model in MODELS else ""
-    return " ".join(filter(None, (name, size, layers)))
+    return " ".join(filter(None, (name, size, f"{shape.layers}x{shape.width}")))
 
 
 def _stack(name: str | None) -> str:
