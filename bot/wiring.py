@@ -60,7 +60,7 @@ class SshReach:
         return await ssh_login.run(login, command, stdin=stdin, timeout_s=timeout_s)
 
     async def follow(self, login: SshLogin, command: str, *, timeout_s: float) -> Followed | LoginProblem:
-        """Log in, accepting the known host key only, and return a command that goes on."""
+        """Log in, accepting the known host key only, and return a command that keeps running."""
         return await ssh_login.follow(login, command, timeout_s=timeout_s)
 
 

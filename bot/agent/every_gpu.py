@@ -1,4 +1,4 @@
-"""Read the machine's GPUs, whoever made them."""
+"""Read the machine's GPUs: those of NVIDIA, or those of AMD."""
 
 from __future__ import annotations
 

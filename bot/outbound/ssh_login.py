@@ -95,7 +95,7 @@ def _connecting(asyncssh: Any, login: SshLogin) -> Any:
 
 @dataclass
 class Followed:
-    """A command that still runs on a machine. Whoever has it closes it."""
+    """A command that still runs on a machine; its caller closes it."""
 
     _connection: Any
     _process: Any

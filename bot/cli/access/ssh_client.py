@@ -111,7 +111,7 @@ def shell_words(at: Destination) -> str:
     return shlex.join(("ssh", *at.options))
 
 
-def ask(program: str, arguments: Sequence[str], stdin: str) -> tuple[int, str]:
+def run_program(program: str, arguments: Sequence[str], stdin: str) -> tuple[int, str]:
     """Run a program to its end and return its exit code and output; it asks a person for a password itself."""
     command = (_found(program), *arguments)
     ran = subprocess.run(command, input=stdin, env=_without_key(), stdout=subprocess.PIPE, text=True, check=False)  # noqa: S603 # As below.

@@ -11,7 +11,7 @@ import typer
 from bot.api.schemas.sessions import LoginOut
 from bot.cli.access import ssh_client
 from bot.cli.access.api_client import ApiClient, elsewhere, spoken
-from bot.cli.access.ssh_client import Destination, ask, become, destination, operands, remote_paths
+from bot.cli.access.ssh_client import Destination, become, destination, operands, remote_paths, run_program
 from bot.cli.terminal.options import Json, Named, plain_id
 from bot.cli.terminal.screen import fail, say
 from bot.cli.terminal.terminal_tables import show_result
@@ -166,7 +166,7 @@ def open_(
 def _started(at: Destination, program: NamedProgram, short: str) -> StartFound:
     """Start a program on the machine over SSH unless something listens on its port; ends the program where it fails."""
     token = secrets.token_urlsafe(24)
-    status, output = ask("ssh", (*at.options, at.name, start_script(program)), f"{token}\n")
+    status, output = run_program("ssh", (*at.options, at.name, start_script(program)), f"{token}\n")
     if status:
         fail(f"The login to session {short} failed, so {program.name} was not started.", status)
     found = read_start(output)

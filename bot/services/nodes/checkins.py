@@ -16,7 +16,7 @@ from bot.rules.instances.power import PowerAction
 from bot.rules.nodes import checkins as rules
 from bot.rules.nodes.checkins import NodeStatus, Report, Work
 from bot.rules.nodes.host_keys import KeyMatch, compare
-from bot.rules.nodes.idleness import Signal
+from bot.rules.nodes.idleness import IdleSignal
 from bot.rules.nodes.machine_report import MachineReport, QueueCounts, startup_changed
 from bot.rules.nodes.node_api import Declared, NodeApiReport, declared
 from bot.rules.nodes.tokens import JudgedToken, StoredTokens, TokenVerdict, judge_token
@@ -252,7 +252,9 @@ def node_status(node: Node) -> NodeStatus:
         queue=QueueCounts(**said["queue"]) if said.get("queue") else None,
         machine=_machine(said),
         rates=tuple(Decimal(one) for one in said.get("rates", ())),
-        quiet_since={Signal(name): datetime.fromisoformat(at) for name, at in (said.get("quiet_since") or {}).items()},
+        quiet_since={
+            IdleSignal(name): datetime.fromisoformat(at) for name, at in (said.get("quiet_since") or {}).items()
+        },
     )
 
 

@@ -43,7 +43,7 @@ class Reach(Protocol):
         ...
 
     async def follow(self, login: SshLogin, command: str, *, timeout_s: float) -> Followed | LoginProblem:
-        """Log in and return a command that goes on, or the problem. Never raises for what the host does."""
+        """Log in and return a command that keeps running, or the problem. Never raises for what the host does."""
         ...
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bot.rules.nodes.checkins import NodeStatus, Report, Watched, after_checkin, early_end
-from bot.rules.nodes.idleness import Signal, is_busy, quiet_after, signals
+from bot.rules.nodes.idleness import IdleSignal, is_busy, quiet_after, signals
 from bot.rules.nodes.machine_report import MachineReport
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.validation import validated
@@ -92,8 +92,8 @@ def test_the_warning_says_which_signals_decided() -> None:
 def test_what_is_not_reported_keeps_no_machine_and_is_not_named() -> None:
     silent: dict[str, Any] = dict.fromkeys(RESTS)
     assert ends("notebook", 30, **silent).startswith("Its GPUs have been below 5% since 12:00 UTC.")
-    assert [is_busy(one, MachineReport(), POLICY) for one in Signal] == [None, None, None]
-    assert [is_busy(one, None, POLICY) for one in Signal] == [None, None, None]
+    assert [is_busy(one, MachineReport(), POLICY) for one in IdleSignal] == [None, None, None]
+    assert [is_busy(one, None, POLICY) for one in IdleSignal] == [None, None, None]
     assert quiet_after({}, None, POLICY, START) == {}
 
 
@@ -103,9 +103,9 @@ def test_a_team_sets_its_own() -> None:
         idle_cpu_below_percent=Decimal(50),
     )
     assert validated(policy) is policy
-    assert signals(policy, "anything") == (Signal.LOGIN,)
-    assert signals(policy, "serve") == (Signal.CPU,)
-    assert signals(policy, "serving") == (Signal.LOGIN,)
+    assert signals(policy, "anything") == (IdleSignal.LOGIN,)
+    assert signals(policy, "serve") == (IdleSignal.CPU,)
+    assert signals(policy, "serving") == (IdleSignal.LOGIN,)
     assert ends("serve", 60, policy=policy, cpu_percent=Decimal(49))
     assert not ends("serve", 60, policy=policy, cpu_percent=Decimal(50))
     assert signals(Policy(idle_also_needs={}), "training") == ()

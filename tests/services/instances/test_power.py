@@ -83,8 +83,9 @@ async def test_3300_a_start_takes_a_grant_that_adds_nothing_and_is_ready_when_it
     assert [(g.kind, g.state, g.total_cap_usd) for g in books.grants if g.kind == "start"] == [
         ("start", GrantState.USED, Decimal(0))
     ]
-    # The first message is edited, which notifies nobody, so a second one says that it is ready again.
-    assert w.board.kinds(session.id).count("session.ready") == 3
+    # The first message is edited at the stop and at the start, which notifies nobody, so a second one says that it is
+    # ready again.
+    assert w.board.kinds(session.id).count("session.ready") == 4
     moved = await events(w, instance.id, EventKind.INSTANCE_ADDRESS_CHANGED)
     assert [ports.split(":")[-1].rstrip(".") for ports in moved] == [str(instance.ssh_port)]
     (again,) = [one for one in books.notifications if one.kind == "session.ready" and "/" in one.subject]

@@ -14,7 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 
 
-class Handler(BaseHTTPRequestHandler):
+class PageHandler(BaseHTTPRequestHandler):
     """Answers every path with one page."""
 
     def do_GET(self) -> None:  # The name that http.server calls.
@@ -33,7 +33,7 @@ class Handler(BaseHTTPRequestHandler):
 def main() -> None:
     """Listen on the port that the command line names, on 127.0.0.1 alone."""
     port = next(int(word.partition("=")[2]) for word in sys.argv if word.startswith("--port="))
-    ThreadingHTTPServer(("127.0.0.1", port), Handler).serve_forever()
+    ThreadingHTTPServer(("127.0.0.1", port), PageHandler).serve_forever()
 
 
 if __name__ == "__main__":
