@@ -40,6 +40,8 @@ STOP_S = 3.0
 FIRST_PAUSE_S, LAST_PAUSE_S = 2.0, 60.0
 #: The first check-in does not wait for the driver, so the second one follows at once with what the GPUs show.
 SECOND_S = 2.0
+#: So many check-ins come sooner, each after twice as long as the one before, while the API still starts.
+EARLY = 4
 #: A GPU below this utilisation, in percent, does nothing worth its price.
 BUSY = 5.0
 ANSWER_BYTES = 1 << 20
@@ -117,9 +119,13 @@ class Reporter:
         self._failures, self.problem = 0, ""
         asked_s = answer.get("next_in_s")
         self.next_in_s = min(max(float(asked_s), 1.0), 3600.0) if isinstance(asked_s, (int, float)) else LAST_PAUSE_S
-        if self._count == 1:
-            self.next_in_s = min(self.next_in_s, SECOND_S)
+        if self._count == 1 or self._api_starts():
+            self.next_in_s = min(self.next_in_s, SECOND_S * 2 ** (self._count - 1))
         return answer
+
+    def _api_starts(self) -> bool:
+        """Whether the API has its certificate and does not serve yet: people wait for the check-in that names it."""
+        return self._count <= EARLY and self.api.given is not None and not self.api.claim()
 
     def report_stop(self) -> None:
         """Ask the job to save, and say at once that the machine goes away: its cloud may leave it a few seconds."""

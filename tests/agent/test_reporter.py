@@ -49,6 +49,21 @@ def test_the_boot_token_is_exchanged_once_and_the_first_check_in_waits_for_no_dr
     assert not first.agent.startswith("Python-urllib")
 
 
+def test_check_ins_come_sooner_until_the_api_serves_or_for_a_while(here: Service) -> None:
+    given = {"port": 8443, "certificate": "c", "key": "k"}
+    here.answer = lambda call: (200, checkin_answer(call.body["seq"], api=given))
+    one, pauses = reporter(here), list[float]()
+    for _ in range(6):
+        assert one.check_in() is not None
+        pauses.append(one.next_in_s)
+    assert pauses == [SECOND_S, 4, 8, 16, 60, 60]
+    quick = reporter(here)
+    quick.check_in()
+    quick.api._served = {"port": 8443, "certificate_sha256": "0" * 64}
+    quick.check_in()
+    assert quick.next_in_s == 60
+
+
 def test_a_refused_token_is_exchanged_again_with_the_same_nonce(here: Service) -> None:
     one = reporter(here)
     one.check_in()

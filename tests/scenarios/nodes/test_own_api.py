@@ -54,7 +54,7 @@ async def reads_its_log(here: NodeTown) -> None:
     """Alice reads in Slack how far the job is, from the end of its log."""
     session = (await here.town.books()).sessions[-1]
     await here.town.acked(here.town.ws.as_("alice").command(f"/gpu logs {session.id}"))
-    await here.town.screens.told("alice", " of 400, 4200 tokens/s")
+    await here.town.screens.told("alice", " of 800, 4200 tokens/s")
 
 
 @pytest.mark.parametrize("cloud", ["vast", "runpod", "lambda", "tensordock"])
@@ -69,15 +69,15 @@ async def test_a_run_through_the_machines_own_api(build: Build, cloud: str) -> N
             assert (await caller.post("/files/upload", params=asked, content=CONFIG)).json()["sha256"] == digest
             assert (await caller.get("/files/download/run/config.json")).content == CONFIG
             started = {"id": "train", "command": "start", "job": True, "cwd": "run"}
-            started |= {"argv": ["train-stub", "--step-s", "0.05", "--steps", "400"]}
+            started |= {"argv": ["train-stub", "--step-s", "0.05", "--steps", "800"]}
             for _ in range(2):  # The second call is the same, so it starts nothing.
                 assert (await caller.post("/ml/command", json=started)).json()["state"] == "running"
-            await _contains(caller, "step 20 of 400, 4200 tokens/s")
+            await _contains(caller, "step 20 of 800, 4200 tokens/s")
             await reads_its_speed(here)
-            await reads_its_log(here)
             status = (await caller.get("/status")).json()
             assert (status["job"]["id"], status["progress"]["tokens_per_s"]) == ("train", 4200)
             assert (await caller.post("/ml/command", json={"id": "train", "command": "save"})).status_code == 200
             await here.row_where(lambda row: row.report.get("checkpoint_step"))
+            await reads_its_log(here)
         await here.town.screens.wrote("alice", "Its job is done")
         await is_over(here)
