@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ PROGRAMS = Path(sys.executable).parent
 
 @pytest.mark.parametrize(("schema", "file"), [("github-actions", ACTION), ("github-workflows", EXAMPLE)])
 def test_it_is_right_by_githubs_own_schema(schema: str, file: Path) -> None:
-    command = [PROGRAMS / "check-jsonschema", "--builtin-schema", f"vendor.{schema}", file]
+    command = [str(PROGRAMS / "check-jsonschema"), "--builtin-schema", f"vendor.{schema}", str(file)]
     checked = subprocess.run(command, capture_output=True, text=True, check=False)
     assert checked.returncode == 0, checked.stdout
 
@@ -87,19 +88,21 @@ class Runner:
         return re.sub(r"\$\{\{ ([\w.-]+) \}\}", lambda found: known[found[1]], text)
 
 
+async def typed(folder: Path, environment: Mapping[str, str], *words: str) -> str:
+    """Return what a command of the program prints, which must succeed."""
+    process = await asyncio.create_subprocess_exec(
+        PROGRAMS / "gpu-shopper", *words, cwd=folder, env=dict(environment), stdout=asyncio.subprocess.PIPE
+    )
+    out, _ = await process.communicate()
+    assert process.returncode == 0, out
+    return out.decode()
+
+
 async def runner(here: NodeTown, folder: Path, run: str) -> Runner:
     """A runner with a job file and a key of its own, at the service of this town."""
     await asyncio.to_thread(folder.mkdir)
     environment = here.town.environment
-    made = await asyncio.to_thread(
-        subprocess.run,
-        [PROGRAMS / "gpu-shopper", "keys", "create", "atlas", "--owner", "operator:ada", "--json"],
-        env=dict(environment),
-        cwd=folder,
-        check=True,
-        capture_output=True,
-        text=True,
-    )
+    made = await typed(folder, environment, "keys", "create", "atlas", "--owner", "operator:ada", "--json")
     gpu = here.town.clouds[here.town.cloud].STAPLE
     job: dict[str, Any] = {"resources": {"gpu": gpu}, "hours": "2h", "candidates": [here.town.cloud], "run": run}
     await asyncio.to_thread((folder / "job.yaml").write_text, yaml.safe_dump(job))
@@ -107,7 +110,7 @@ async def runner(here: NodeTown, folder: Path, run: str) -> Runner:
     inputs |= {
         "job": "job.yaml",
         "url": environment["GPU_SHOPPER_NODE_URL"],
-        "api-key": json.loads(made.stdout)["token"],
+        "api-key": json.loads(made)["token"],
     }
     return Runner(folder, inputs)
 
@@ -145,14 +148,8 @@ async def test_a_rejected_job_and_a_new_attempt(build: Build, tmp_path: Path) ->
         for one in (ci, again):
             short = one.outputs["steps.hand-over.outputs.id"]
             environment = {"GPU_SHOPPER_URL": ci.inputs["url"], "GPU_SHOPPER_API_KEY": ci.inputs["api-key"]}
-            await asyncio.to_thread(
-                subprocess.run,
-                [PROGRAMS / "gpu-shopper", "cancel", short],
-                env=environment | {"PATH": os.environ["PATH"], "HOME": str(ci.folder)},
-                cwd=ci.folder,
-                check=True,
-                capture_output=True,
-            )
+            environment |= {"PATH": os.environ["PATH"], "HOME": str(ci.folder)}
+            await typed(ci.folder, environment, "cancel", short)
             code, out, said = await one.step("Follow the job")
             assert (code, out, one.outputs["steps.follow.outputs.exit-code"]) == (77, "", "77"), said
             assert "is cancelled." in said
