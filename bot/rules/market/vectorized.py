@@ -162,8 +162,7 @@ class Field:
     def cheapest_kind(self, *, spot: bool, free: frozenset[str]) -> Scored | None:
         """Return the first of the spot offers, or of the others, in the exact order, without those of `free` clouds."""
         among = np.flatnonzero(self._totals.spot == spot)
-        if free:
-            among = np.compress(flags(one.cloud not in free for one in self._offers(among)), among)
+        among = np.compress(flags(one.cloud not in free for one in self._offers(among)), among)
         if not len(among):
             return None
         (best,) = self._least(among[self._tiers[among] == self._tiers[among].min()], 1)
