@@ -24,7 +24,6 @@ from tests.bench.load import Result, closed_loop, open_loop, signed, slash_comma
 from tests.bench.market import market as measure_market
 from tests.bench.ranking import MISSED
 from tests.bench.ranking import ranking as measure_ranking
-from tests.bench.ready import measure as measure_ready
 from tests.bench.startup import measure as measure_startup
 from tests.bench.statements import report as measure_statements
 from tests.bench.surface import report as measure_surface
@@ -32,6 +31,7 @@ from tests.bench.throughput_accept import main as judge_throughput
 from tests.bench.throughput_check import main as check_throughput
 from tests.bench.throughput_data import VARIABLE, at_hand
 from tests.bench.throughput_ranking import main as rank_throughput
+from tests.scenarios.nodes.ready import measure as measure_ready
 
 RATE = 200.0
 SECONDS = 30.0

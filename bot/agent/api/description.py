@@ -61,7 +61,6 @@ def _json(schema: dict[str, Any]) -> dict[str, Any]:
 def description() -> dict[str, Any]:
     """Return the OpenAPI document."""
     anything, octets = _json({"type": "object"}), {"application/octet-stream": {"schema": {"format": "binary"}}}
-    part = {"description": "The part came. Send the rest from the byte in offset on.", "content": anything}
     error = {"description": "Refused, here or by the local server.", "content": _json({}) | _problem()}
     return {
         "openapi": "3.1.0",
@@ -77,28 +76,7 @@ def description() -> dict[str, Any]:
                     responses={"default": error},
                 )
             },
-            "/node/v1/files/upload": {
-                "post": _call(
-                    "Append the body to a file of the workspace",
-                    anything,
-                    _query("path", _TEXT, "Inside the workspace, such as data/train.jsonl.", required=True),
-                    _query("size", _NUMBER, "Bytes of the whole file.", required=True),
-                    _query("sha256", {"type": "string", "pattern": "^[0-9a-f]{64}$"}, "Of the file.", required=True),
-                    _query("offset", _NUMBER, "The byte that this body begins at; 409 names the right one."),
-                    requestBody={"required": True, "content": octets},
-                    responses={"202": part},
-                    links=_link("download", path="$request.query.path"),
-                )
-            },
-            "/node/v1/files/download/{path}": {
-                "get": _call(
-                    "A file of the workspace; Range and If-Range resume it",
-                    octets,
-                    {"name": "path", "in": "path", "required": True, "schema": _TEXT},
-                    _query("checksum", {"type": "boolean"}, "Answer with the SHA-256 alone."),
-                    operationId="download",
-                )
-            },
+            **_files(anything, octets),
             "/node/v1/ml/command": {
                 "post": _call(
                     "Start a command without a shell, or control one",
@@ -120,5 +98,34 @@ def description() -> dict[str, Any]:
                 )
             },
             "/node/v1/openapi.json": {"get": _call("This document", anything)},
+        },
+    }
+
+
+def _files(anything: dict[str, Any], octets: dict[str, Any]) -> dict[str, Any]:
+    """Return the paths of files."""
+    part = {"description": "The part came. Send the rest from the byte in offset on.", "content": anything}
+    return {
+        "/node/v1/files/upload": {
+            "post": _call(
+                "Append the body to a file of the workspace",
+                anything,
+                _query("path", _TEXT, "Inside the workspace, such as data/train.jsonl.", required=True),
+                _query("size", _NUMBER, "Bytes of the whole file.", required=True),
+                _query("sha256", {"type": "string", "pattern": "^[0-9a-f]{64}$"}, "Of the file.", required=True),
+                _query("offset", _NUMBER, "The byte that this body begins at; 409 names the right one."),
+                requestBody={"required": True, "content": octets},
+                responses={"202": part},
+                links=_link("download", path="$request.query.path"),
+            )
+        },
+        "/node/v1/files/download/{path}": {
+            "get": _call(
+                "A file of the workspace; Range and If-Range resume it",
+                octets,
+                {"name": "path", "in": "path", "required": True, "schema": _TEXT},
+                _query("checksum", {"type": "boolean"}, "Answer with the SHA-256 alone."),
+                operationId="download",
+            )
         },
     }

@@ -22,7 +22,7 @@ class JoinedWrites:
         self._waiting = bytearray()
 
     def write(self, data: bytes) -> None:
-        """Send it, with what is written before other work goes on."""
+        """Send it, together with what is written in the same step."""
         if data and not self._waiting:
             self._loop.call_soon(self._flush)
         self._waiting += data

@@ -17,8 +17,8 @@ import pytest
 from ledger.core.writes import amend
 from ledger.kernel.states import SessionState
 from ledger.models import Session
+from tests.scenarios.nodes.cable import Cable, cable
 from tests.scenarios.nodes.conftest import Build, NodeTown
-from tests.support.cable import Cable, cable
 
 pytestmark = pytest.mark.slow
 SPEED = 60.0
