@@ -132,7 +132,7 @@ class JobWatch:
         return str(answer["sentence"])
 
     async def _look(self) -> FollowedJob | None:
-        """Look once; None while the job goes on, or while the service is out of reach."""
+        """Look once; None while the job continues, or while the service is out of reach."""
         try:
             one = RequestOut.model_validate(await self.api.get(f"/requests/{self.request_id}"))
             session = None
@@ -160,7 +160,7 @@ class JobWatch:
             self._unreached_since = now
         if now - self._unreached_since > PATIENCE_S:
             raise error
-        self._say("GPU Shopper can't be reached. The job goes on, and this tries again.")
+        self._say("GPU Shopper can't be reached. The job continues, and this tries again.")
 
     def _say(self, now: str) -> None:
         if now != self._shown:

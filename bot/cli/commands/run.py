@@ -27,7 +27,7 @@ def run(
     ] = "",
     wait: Annotated[bool, typer.Option("--wait", help="Follow the job, and end with its exit code.")] = False,
     follow: Annotated[str, typer.Option(help="Follow a job that was handed over before.", metavar="ID")] = "",
-    timeout: Annotated[str, typer.Option(help="Follow it no longer than this, such as 2h. The job goes on.")] = "",
+    timeout: Annotated[str, typer.Option(help="Follow it no longer than this, such as 2h. The job continues.")] = "",
     lines: Annotated[
         int, typer.Option("--lines", "-n", min=1, max=LINES_MAX, help="How many lines of its log to print.")
     ] = LINES,
@@ -82,14 +82,14 @@ async def _handed_over(api: ApiClient, document: dict[str, Any], key: str, *, is
 
 async def followed(watch: JobWatch, lines: int, *, as_json: bool) -> int:
     """Follow the job to its end, print its log and its cost, and return the exit code."""
-    goes_on = f"the job goes on. {following(watch.request_id)} {ending(watch.request_id)}"
+    continues = f"the job continues. {following(watch.request_id)} {ending(watch.request_id)}"
     try:
         found = await watch.until_over()
     except asyncio.CancelledError:
-        say(f"You left, and {goes_on}", stderr=True)
+        say(f"You left, and {continues}", stderr=True)
         raise
     if found is None:
-        say(f"It took longer than --timeout, and {goes_on}", stderr=True)
+        say(f"It took longer than --timeout, and {continues}", stderr=True)
         return TIMED_OUT
     await _shown(watch, found, lines, as_json=as_json)
     return found.ends_with

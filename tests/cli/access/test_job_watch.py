@@ -224,7 +224,7 @@ async def test_a_service_that_is_away_for_a_while_is_waited_for(one: World, caps
 
         found = await caller.follows(caller.approve, caller.boots, cut, back, caller.reports("done", 0))
         assert found.ends_with == 0
-        assert capsys.readouterr().err.count("can't be reached. The job goes on") == 1
+        assert capsys.readouterr().err.count("can't be reached. The job continues") == 1
         caller.line.is_cut = True
         began = w.clock.now()
         with pytest.raises(httpx.ConnectError):
@@ -236,7 +236,7 @@ async def test_a_service_that_is_away_for_a_while_is_waited_for(one: World, caps
             await caller.watch.until_over()
 
 
-async def test_following_ends_at_its_limit_and_at_a_ctrl_c_and_the_job_goes_on(
+async def test_following_ends_at_its_limit_and_at_a_ctrl_c_and_the_job_continues(
     one: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
     w = one
@@ -244,7 +244,7 @@ async def test_following_ends_at_its_limit_and_at_a_ctrl_c_and_the_job_goes_on(
         caller.watch.limit_s = 60
         caller.script.steps = [caller.approve, caller.boots, caller.reports("running")]
         assert await followed(caller.watch, 5, as_json=False) == 124
-        assert "It took longer than --timeout, and the job goes on." in capsys.readouterr().err
+        assert "It took longer than --timeout, and the job continues." in capsys.readouterr().err
         caller.watch.limit_s = None
 
         async def ctrl_c() -> None:
@@ -255,7 +255,7 @@ async def test_following_ends_at_its_limit_and_at_a_ctrl_c_and_the_job_goes_on(
             await followed(caller.watch, 5, as_json=False)
         short = caller.watch.request_id[-6:]
         said = capsys.readouterr().err
-        assert f"the job goes on. To follow it: `gpu-shopper run --follow {short}`." in said
+        assert f"the job continues. To follow it: `gpu-shopper run --follow {short}`." in said
         assert f"gpu-shopper shutdown {short}" in said
 
 
