@@ -23,7 +23,7 @@ PEERS := $(VENV)/peers
 # How much of ledger/ its own tests run on PostgreSQL, in percent.
 LEDGER_ALONE := 99
 
-.PHONY: help install clients agent stacks demo test test-all soak simulate chaos pictures bench mutants lint audit docs site picture clean
+.PHONY: help install clients agent stacks demo test test-all test-rest soak simulate chaos pictures bench mutants lint audit docs site picture clean
 
 help: ## Say what there is.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | column -t -s '|'
@@ -64,10 +64,12 @@ demo: $(READY) ## Try it: prints the address to open, and a line for the command
 test: $(READY) ## Run the tests that start no processes and play no scenarios, with the coverage gates (4 min on two cores).
 	@$(BIN)/python tests/coverage_gate.py --workers $(WORKERS) $(TESTS)
 
-test-all: $(READY) ## Run every test on both databases, with real processes and a browser; the ledger's tests alone first.
+test-all: ## Run every test on both databases, with real processes and a browser; the ledger's tests alone first.
+test-rest: ## Run of them what `make test` left out, as CI does.
+test-all test-rest: $(READY)
 	@$(BIN)/python tests/support/debian_packages.py
 	@$(BIN)/python tests/coverage_gate.py --workers $(WORKERS) --least ledger/=$(LEDGER_ALONE) --database postgres tests/ledger
-	@$(BIN)/python -m pytest -n $(PATIENT_WORKERS) --dist worksteal --durations=25 --all $(TESTS)
+	@$(BIN)/python -m pytest -n $(PATIENT_WORKERS) --dist worksteal --durations=40 --$(@:test-%=%) $(TESTS)
 
 soak: $(READY) ## Thirty days in one run (MONTH_SEED plays one again), then the tests that kill, race and repeat, at full size.
 	@$(BIN)/python tests/support/debian_packages.py

@@ -27,7 +27,7 @@ from tests.support.databases import (
     migrated_sqlite,
     postgres_template,
 )
-from tests.support.matrix import DATABASES, QUICK_EXAMPLES, databases_of, everything, leave_out, sample_clouds
+from tests.support.matrix import DATABASES, QUICK_EXAMPLES, databases_of, everything, leave_out, ran_before, sample_clouds
 from tests.support.tables import print_tables
 from tests.support.wire import Wire
 
@@ -46,6 +46,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--all", action="store_true", dest="everything", help="slow tests too, and every test on both databases"
     )
+    parser.addoption("--rest", action="store_true", help="of all tests, what `make test` did not run before")
     parser.addoption("--database", choices=DATABASES, help="leave out what runs on the other database")
     parser.addoption(
         "--soak", action="store_true", help="full size: every kill on both databases, every cloud, fifty rounds"
@@ -93,6 +94,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Above the adapters, a test of many clouds runs on some of them. Tests of processes begin, so none is last."""
     if not everything(config):
         leave_out(config, items, [item for item in items if is_slow(item)])
+    if config.getoption("--rest"):
+        leave_out(config, items, [item for item in items if not is_slow(item) and ran_before(item)])
     above = (HERE / "services", HERE / "scenarios/faults")
     sample_clouds(config, items, [item for item in items if any(map(item.path.is_relative_to, above))])
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)

@@ -4,7 +4,9 @@
 databases; every other test runs on SQLite. Above the adapters, whose contract runs on every cloud, a test of many
 clouds runs on two of them, and which two rotates from test to test.
 `--all`: the slow tests too, and every test on both databases; whole walks of processes take turns at them.
-`--soak`: that without turns, on every cloud, and at full size.
+`--rest`: that without what `make test` ran before it: quick tests on SQLite, but for those of the adapters, which speak
+over sockets now.
+`--soak`: everything without turns, on every cloud, and at full size.
 """
 
 from __future__ import annotations
@@ -24,12 +26,23 @@ DATABASES = ("sqlite", "postgres")
 SAMPLE = 2
 #: How many examples a Hypothesis test tries: half of them without `--all`.
 FULL_EXAMPLES, QUICK_EXAMPLES = 100, 50
-LEDGER = Path(__file__).parents[1] / "ledger"
+TESTS = Path(__file__).parents[1]
+LEDGER = TESTS / "ledger"
+#: Tests that are other tests with sockets than without.
+OVER_SOCKETS = (TESTS / "providers", TESTS / "contract")
 
 
 def everything(config: pytest.Config) -> bool:
     """Whether slow tests run, and every test on both databases."""
-    return bool(config.getoption("everything") or config.getoption("--soak"))
+    return any(config.getoption(one) for one in ("everything", "--rest", "--soak"))
+
+
+def ran_before(item: pytest.Item) -> bool:
+    """Whether `make test` runs a test that is not slow just as `make test-all` does."""
+    if item.path.is_relative_to(LEDGER):
+        return True
+    on_sqlite = _parameters(item).get("db_url", DATABASES[0]) == DATABASES[0]
+    return on_sqlite and not any(map(item.path.is_relative_to, OVER_SOCKETS))
 
 
 def examples(number: int) -> int:
