@@ -27,7 +27,15 @@ from tests.support.databases import (
     migrated_sqlite,
     postgres_template,
 )
-from tests.support.matrix import DATABASES, QUICK_EXAMPLES, databases_of, everything, leave_out, ran_before, sample_clouds
+from tests.support.matrix import (
+    DATABASES,
+    QUICK_EXAMPLES,
+    databases_of,
+    everything,
+    leave_out,
+    ran_before,
+    sample_clouds,
+)
 from tests.support.tables import print_tables
 from tests.support.wire import Wire
 
