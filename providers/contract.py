@@ -13,7 +13,6 @@ from enum import StrEnum
 from typing import Protocol, runtime_checkable
 
 from ledger.kernel.grant import Grant
-from ledger.kernel.host_record import HostRecord
 from ledger.kernel.job import GpuConstraint
 from ledger.kernel.ports import Port
 from ledger.kernel.proof import Absence
@@ -29,6 +28,16 @@ class Stock(StrEnum):
     MEDIUM = "medium"
     LOW = "low"
     NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class HostRecord:
+    """Count the own sessions on one host, those that failed or were slow, and the hours in which its GPUs ran."""
+
+    sessions: int
+    failed: int = 0
+    slow: int = 0
+    hours: Decimal = Decimal(0)
 
 
 @dataclass(frozen=True, slots=True)

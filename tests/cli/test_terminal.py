@@ -49,6 +49,7 @@ NO_JSON = {
     "profiles lint": "says that it is so",
     "ledger export": "writes JSON",
     "ledger manifest": "prints JSON",
+    "runs export": "writes CSV",
     "config set": "says that it is done",
     "config unset": "says that it is done",
     "completion": "prints a script",

@@ -19,7 +19,7 @@ from bot.settings import Settings, read_policy_file
 from bot.wiring import build_catalog, build_model_hub, build_providers, build_public
 from ledger.engine.db import Database
 from ledger.kernel.clock import Clock
-from ledger.kernel.host_record import HostRecord
+from providers.contract import HostRecord
 from providers.rate_limits import LocalPacer
 from providers.registry import REGISTRY
 

@@ -13,7 +13,7 @@ from bot.rules.instances.checked_gpus import checked_gpus
 from bot.rules.instances.gpu_check import FAILED_DELIVERY
 from bot.rules.instances.gpu_speed import POWER_LIMITED
 from ledger.kernel.end_reason import EndReason
-from ledger.kernel.host_record import HostRecord
+from providers.contract import HostRecord
 from providers.gpus.table import GPUS
 
 #: Older sessions say little: hosts are repaired, moved and sold.

@@ -12,7 +12,7 @@ from __future__ import annotations
 from decimal import Decimal
 
 from bot.rules.values.phrases import about_hours, plural
-from ledger.kernel.host_record import HostRecord
+from providers.contract import HostRecord
 
 #: Windows of own sessions that weigh as much as the cloud's figure. No cloud says how many its figure rests on, so it
 #: is a choice: with 24 h windows, ten days of one host are as much evidence as its cloud's word.

@@ -31,7 +31,7 @@ WARM_UP_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class PastInstance:
+class InstanceHistory:
     """Hold what one instance of an ended session showed; None is not known. `hours` are those that it was ready.
 
     `wait_s` is the time from the loss of its predecessor until its own create.
@@ -161,7 +161,7 @@ class OwnTimes:
 NO_TIMES = OwnTimes()
 
 
-def own_times(past: Iterable[PastInstance]) -> OwnTimes:
+def own_times(past: Iterable[InstanceHistory]) -> OwnTimes:
     """Sum up what the instances of ended sessions showed."""
     boots: dict[tuple[str, str], SeenTimes] = defaultdict(SeenTimes)
     steps: dict[str, SeenTimes] = defaultdict(SeenTimes)

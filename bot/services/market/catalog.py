@@ -23,11 +23,10 @@ from bot.services.market.preflight import Checks, refusal
 from bot.services.market.snapshots import Snapshots
 from ledger.kernel import money
 from ledger.kernel.clock import Clock
-from ledger.kernel.host_record import HostRecord
 from ledger.kernel.ids import hex_token
 from ledger.kernel.job import GpuConstraint, JobRequest, SpotPolicy
 from providers.capabilities import Capabilities
-from providers.contract import Balance, Offer, Provider
+from providers.contract import Balance, HostRecord, Offer, Provider
 from providers.errors import ProviderError, QuotaExceeded, RateLimited, Unavailable
 
 FRESH_S = 60.0

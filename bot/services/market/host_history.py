@@ -6,8 +6,8 @@ from bot.rules.instances.host_history import READ_AT_MOST, REMEMBERED_FOR, PastI
 from bot.services.market.catalog import ReadHosts
 from ledger.engine.db import Database
 from ledger.kernel.clock import Clock
-from ledger.kernel.host_record import HostRecord
 from ledger.queries.lookups import past_on_hosts
+from providers.contract import HostRecord
 
 
 def reader(db: Database, clock: Clock) -> ReadHosts:

@@ -8,7 +8,7 @@ from typing import Any
 
 from bot.rules.market.own_history import OwnHistory
 from bot.rules.nodes.machine_report import StepOutcome
-from bot.rules.sizing.start_times import OwnTimes, PastInstance, own_times
+from bot.rules.sizing.start_times import InstanceHistory, OwnTimes, own_times
 from bot.services.market.catalog import ReadRuns
 from bot.services.plans.run_history import measured_runs
 from ledger.engine.db import Database
@@ -39,12 +39,12 @@ async def session_times(db: Database, now: datetime) -> OwnTimes:
     return own_times(_past(rows))
 
 
-def _past(rows: Iterable[tuple[Instance, Mapping[str, Any] | None]]) -> Iterator[PastInstance]:
+def _past(rows: Iterable[tuple[Instance, Mapping[str, Any] | None]]) -> Iterator[InstanceHistory]:
     """Yield what each instance showed; the rows are in the order of their sessions and creates."""
     before: Instance | None = None
     for row, report in rows:
         lost = before if before is not None and before.session_id == row.session_id and _is_lost(before) else None
-        yield PastInstance(
+        yield InstanceHistory(
             cloud=row.cloud,
             gpu=str(row.offer.get("gpu", "")),
             spot=bool(row.offer.get("spot")),

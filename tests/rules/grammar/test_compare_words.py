@@ -45,6 +45,7 @@ def test_hours_and_budgets_are_compared_as_before(line: str) -> None:
         ("compare model=7B 3h", "Leave the time out"),
         ("compare model=7B success=80%", "success= compares runs by the hour"),
         ("compare tokens=2B", "write it as model=7B"),
+        ("compare model=FLUX.1-dev images=1000", "write plan model="),
         ("compare model=nobody/knows", "The size of nobody/knows is not known here"),
         ("compare model=7B served-tokens=1B", "served-tokens= chooses a model for a budget"),
         ("compare model=7B gpu=nonsense", "is not a GPU that is known here"),

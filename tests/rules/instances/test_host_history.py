@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bot.rules.instances.host_history import HOST_FAILURES, PastInstance, host_records
-from ledger.kernel.host_record import HostRecord
+from providers.contract import HostRecord
 from tests.rules.builders import NOW
 
 HOST = ("vast", "7")

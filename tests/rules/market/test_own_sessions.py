@@ -13,7 +13,7 @@ from bot.rules.market.own_sessions import PRIOR_WINDOWS, blended, record_said
 from bot.rules.market.parts import loss_chance, reliability
 from bot.rules.market.ranking import rank
 from bot.rules.policy.policy import Policy
-from ledger.kernel.host_record import HostRecord
+from providers.contract import HostRecord
 from tests.rules.builders import CLOUDS, SHARES, job, offer
 
 DAY = Decimal(24)

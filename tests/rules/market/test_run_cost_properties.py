@@ -249,7 +249,7 @@ def test_the_fastest_is_shown_however_far_down_it_ranks_and_only_within_the_budg
     fast = h100("fast", price_usd_h=Decimal(90))
     found = ranked(*slow, fast)
     assert keys(found) == ["0", "1", "2", "3", "fast"]
-    assert (found.options[-1].rank, found.options[-1].marks) == (10, (FASTEST,))
+    assert (found.options[-1].rank, found.options[-1].marks) == (5, (FASTEST,))
     assert found.options[-1].why.startswith("Fastest: $")
     limit = found.options[-1].estimate.expected_usd - 1
     assert "fast" not in keys(ranked(*slow, fast, budget_cap_usd=limit))

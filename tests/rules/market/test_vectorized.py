@@ -19,11 +19,10 @@ from bot.rules.market.ranking import ASSUMED_STABILITY, BEST_COST, BEST_STABILIT
 from bot.rules.market.scoring import Cases, Scored, expected_losses, needed_s, score, stock_rank, unsuited
 from bot.rules.policy.policy import Policy
 from bot.rules.sizing.interruptions import Checkpointing, loss, losses_per_h, many_losses, rates_per_h
-from bot.rules.sizing.start_times import Losses, OwnTimes, PastInstance, own_times
+from bot.rules.sizing.start_times import InstanceHistory, Losses, OwnTimes, own_times
 from bot.rules.viability.interconnect import host_speed
-from ledger.kernel.host_record import HostRecord
 from ledger.kernel.job import GpuConstraint, JobRequest, SpotPolicy
-from providers.contract import Offer, Stock
+from providers.contract import HostRecord, Offer, Stock
 from tests.rules.builders import CLOUDS, OFFERS, SHARES, job, offer
 
 #: Enough good hours to bring 0.95 to exactly 0.96.
@@ -119,9 +118,9 @@ HISTORIES = st.sampled_from(
         OwnHistory(
             times=own_times(
                 [
-                    PastInstance("vast", "RTX4090", spot=False, boot_s=700, hours=3, lost=True, wait_s=4000),
-                    PastInstance("vast", "H100-SXM", spot=True, boot_s=30, hours=0.5, lost=True),
-                    *[PastInstance("runpod", "RTX4090", spot=False, hours=4000, steps=(("packages", 900.0),))] * 3,
+                    InstanceHistory("vast", "RTX4090", spot=False, boot_s=700, hours=3, lost=True, wait_s=4000),
+                    InstanceHistory("vast", "H100-SXM", spot=True, boot_s=30, hours=0.5, lost=True),
+                    *[InstanceHistory("runpod", "RTX4090", spot=False, hours=4000, steps=(("packages", 900.0),))] * 3,
                 ]
             )
         ),
@@ -204,9 +203,9 @@ def test_a_market_is_ranked_exactly_as_its_offers_one_by_one(
         assert (marked(found, BEST_STABILITY) or marked(found, ASSUMED_STABILITY)) == stable
         assert marked(found, FASTEST) == fastest(kept, cases)
         few = rank(market, wanted, POLICY, CLOUDS, top=2, own=own)
-        assert {one.rank: one.offer.id for one in few.options}.items() <= {
-            n: one.offer.id for n, one in enumerate(kept, 1)
-        }.items()
+        shown = [one.offer.id for one in few.options]
+        assert shown == [one.offer.id for one in kept if one.offer.id in shown]
+        assert [one.rank for one in few.options] == list(range(1, len(shown) + 1))
 
 
 @given(market=MANY, wanted=JOBS, own=HISTORIES)

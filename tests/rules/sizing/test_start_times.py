@@ -15,8 +15,8 @@ from bot.rules.sizing.start_times import (
     STEP_S,
     WAIT_S,
     WARM_UP_S,
+    InstanceHistory,
     Losses,
-    PastInstance,
     StartTimes,
     own_times,
 )
@@ -24,8 +24,8 @@ from bot.rules.sizing.start_times import (
 DAY_H = Decimal(24)
 
 
-def booted(seconds: float, gpu: str = "RTX4090", count: int = 1) -> list[PastInstance]:
-    return [PastInstance("vast", gpu, spot=False, boot_s=seconds)] * count
+def booted(seconds: float, gpu: str = "RTX4090", count: int = 1) -> list[InstanceHistory]:
+    return [InstanceHistory("vast", gpu, spot=False, boot_s=seconds)] * count
 
 
 def test_a_boot_is_pulled_from_the_assumed_one_to_those_of_the_cloud_and_then_of_the_gpu() -> None:
@@ -56,9 +56,9 @@ def test_without_sessions_the_assumptions_are_named() -> None:
 
 def test_what_sessions_showed_counts_and_is_said() -> None:
     past = [
-        PastInstance("vast", "RTX4090", spot=False, boot_s=94, hours=100, steps=(("packages", 90.0),)),
-        PastInstance("vast", "RTX4090", spot=False, hours=20, lost=True),
-        PastInstance("vast", "RTX4090", spot=True, hours=1, lost=True, wait_s=900),
+        InstanceHistory("vast", "RTX4090", spot=False, boot_s=94, hours=100, steps=(("packages", 90.0),)),
+        InstanceHistory("vast", "RTX4090", spot=False, hours=20, lost=True),
+        InstanceHistory("vast", "RTX4090", spot=True, hours=1, lost=True, wait_s=900),
     ]
     found = own_times(past).start("vast", "RTX4090", 120, ("packages",), trains=False)
     assert found.boots == 1

@@ -59,6 +59,7 @@ PACE_S: Mapping[str, float] = {
     "leftovers": 21600,
     "webhooks": 3600,
     "webhook-deliveries": 3600,
+    "runs": 3600,
 }
 #: Jobs that run when another one calls them, and never else: each look at a machine that boots calls its check.
 ON_CALL = frozenset({"gpu-checks"})

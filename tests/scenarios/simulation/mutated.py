@@ -11,6 +11,7 @@ import importlib.abc
 import importlib.machinery
 import os
 import re
+import runpy
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -55,12 +56,12 @@ class EditedModules(importlib.abc.MetaPathFinder):
         return spec
 
 
-def play(guard: Guard, arguments: Sequence[str]) -> int:
-    """Play seeds in this process without the guard. It must not have imported the product yet."""
+def play(guard: Guard, arguments: Sequence[str]) -> None:
+    """Play seeds in this process without the guard, and end it. It must not have imported the product yet."""
     sys.meta_path.insert(0, EditedModules(guard.edits))
-    from tests.scenarios.simulation.__main__ import main  # noqa: PLC0415 # The edits must be found first.
-
-    return main([*arguments, "--stop"])
+    # The edits must be found first, so the simulation is imported only now.
+    sys.argv = [sys.argv[0], *arguments, "--stop"]
+    runpy.run_module("tests.scenarios.simulation", run_name="__main__", alter_sys=True)
 
 
 def noticed_by(number: int, first: int, seeds: int) -> int | None:
@@ -81,7 +82,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--from", type=int, default=1, dest="first", help="the first seed")
     chosen = parser.parse_args(arguments)
     if chosen.number is not None:
-        return play(GUARDS[chosen.number], ["--seeds", str(chosen.seeds), "--from", str(chosen.first)])
+        play(GUARDS[chosen.number], ["--seeds", str(chosen.seeds), "--from", str(chosen.first)])
     missed = 0
     for number, guard in enumerate(GUARDS):
         first, seeds = (chosen.first, chosen.seeds) if guard.seed is None else (guard.seed, 1)
