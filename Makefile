@@ -23,7 +23,7 @@ PEERS := $(VENV)/peers
 # How much of ledger/ its own tests run on PostgreSQL, in percent.
 LEDGER_ALONE := 99
 
-.PHONY: help install clients agent stacks demo test test-all test-rest soak simulate chaos pictures bench mutants lint audit docs site picture clean
+.PHONY: help install clients agent stacks demo test test-all test-rest soak simulate mutants-guards chaos pictures bench mutants lint audit docs site picture clean
 
 help: ## Say what there is.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | column -t -s '|'
@@ -81,6 +81,9 @@ soak: $(READY) ## Thirty days in one run (MONTH_SEED plays one again), then the 
 
 simulate: $(READY) ## Play SEEDS=20 histories of faults and crashes in virtual time, FROM=1 on; a failure prints how to play it again.
 	@exec $(BIN)/python -m tests.scenarios.simulation --seeds $(SEEDS) --from $(FROM) $(ARGS)
+
+mutants-guards: $(READY) ## Remove one guard of the laws at a time, and name the simulated history that notices it.
+	@exec $(BIN)/python -m tests.scenarios.simulation.mutated --seeds $(SEEDS) --from $(FROM)
 
 chaos: $(READY) ## Faults, kills, pauses and crashes against real processes for MINUTES=30, then a verdict (CHAOS_SEED plays one again).
 	@exec $(BIN)/python -m tests.scenarios.chaos --minutes $(MINUTES) $(if $(CHAOS_SEED),--seed $(CHAOS_SEED)) $(ARGS)

@@ -9,7 +9,17 @@ from decimal import Decimal
 from ledger.engine.db import Database
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.states import InstanceState, SessionState
-from ledger.queries.digest import any_before, gone_at, open_sessions, orphans_found, over, said_of, stops
+from ledger.queries.digest import (
+    any_before,
+    gone_at,
+    mark_of,
+    open_sessions,
+    orphans_found,
+    over,
+    said_of,
+    set_mark,
+    stops,
+)
 from tests.support import rows
 from tests.support.clock import START
 
@@ -114,3 +124,12 @@ async def test_orphans_sentences_and_instances_of_one_time(db: Database) -> None
         assert [row.id for row in await gone_at(tx, ["vast"], START, UNTIL)] == [gone[1].id, gone[0].id]
         assert [row.id for row in await gone_at(tx, ["kaggle", "lambda"], START, UNTIL)] == [other.id]
         assert await gone_at(tx, [], START, UNTIL) == []
+
+
+async def test_a_mark_is_empty_until_it_is_set_and_may_be_set_again(db: Database) -> None:
+    for value in ("2026-03", "2026-04"):
+        async with db.write() as tx:
+            await set_mark(tx, "reservations", value, START)
+        async with db.read() as tx:
+            assert await mark_of(tx, "reservations") == value
+            assert not await mark_of(tx, "other")

@@ -33,6 +33,8 @@ from ledger.queries.lookups import (
     open_starts,
     past_on_hosts,
     public_keys,
+    session_and_its_bill,
+    session_states,
     waiting_extensions,
     waiting_jobs,
 )
@@ -103,6 +105,10 @@ async def test_what_waits_for_a_session_and_when_it_was_billed(db: Database) -> 
         assert [one.id for one in await open_starts(tx, refused.session_id)] == [starts[0].id]
         assert await billed_since(tx, refused.session_id) == START + 2 * minute
         assert await billed_since(tx, "ses_none") is None
+        found, began_at = await session_and_its_bill(tx, refused.session_id)
+        assert (found.id, began_at) == (refused.session_id, START + 2 * minute)
+        assert await session_states(tx, [request.id, "req_none"]) == {request.id: found.state}
+        assert await session_states(tx, []) == {}
         assert sorted(await lives_of(tx, refused.session_id), key=lambda one: one[1]) == [
             (by.id, START + 2 * minute, START + 8 * minute),
             (by.id, START + 3 * minute, START + 9 * minute),

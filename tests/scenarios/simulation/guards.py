@@ -47,7 +47,7 @@ _SENDING_TWICE = Edit(
 )
 
 GUARDS = (
-    Guard("one send: compare and swap to SENDING", ONE_CREATE, (_SENDS_AGAIN, _SENDING_TWICE)),
+    Guard("one send: compare and swap to SENDING", ONE_CREATE, (_SENDS_AGAIN, _SENDING_TWICE), seed=5),
     Guard(
         "monotonic check before the send",
         ONE_CREATE,
@@ -63,6 +63,7 @@ GUARDS = (
                 "if True:",
             ),
         ),
+        seed=2,
     ),
     Guard(
         "quarantine of an unknown outcome",
@@ -74,6 +75,7 @@ GUARDS = (
                 "return True",
             ),
         ),
+        seed=3,
     ),
     Guard(
         "three absences over a minute",

@@ -11,7 +11,7 @@ from tests.support.databases import memory_folder
 
 #: Each shows something of its own: see the comment beside it.
 SEEDS = (
-    2,  # A process is killed, and several clouds refuse, lose and delay calls.
+    4,  # A process is killed, and several clouds refuse, lose and delay calls.
 )
 
 
@@ -25,7 +25,7 @@ def test_a_stored_seed_keeps_every_invariant(seed: int, sqlite_template: Path, t
     assert outcome.kills
 
 
-@pytest.mark.parametrize("seed", [2, 3])
+@pytest.mark.parametrize("seed", [4])
 def test_the_same_seed_gives_the_same_history(seed: int, sqlite_template: Path, tmp_path: Path) -> None:
     with memory_folder() as folder:
         one, other = (play(seed, sqlite_template, folder or tmp_path) for _ in range(2))
