@@ -36,6 +36,7 @@ def test_each_failpoint_is_a_function_of_a_service() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     "number", [n for n, one in enumerate(GUARDS) if one.seed is not None], ids=lambda n: GUARDS[n].name
 )

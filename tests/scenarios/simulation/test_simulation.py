@@ -25,6 +25,7 @@ def test_a_stored_seed_keeps_every_invariant(seed: int, sqlite_template: Path, t
     assert outcome.kills
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("seed", [4])
 def test_the_same_seed_gives_the_same_history(seed: int, sqlite_template: Path, tmp_path: Path) -> None:
     with memory_folder() as folder:
