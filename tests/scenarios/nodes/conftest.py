@@ -37,6 +37,13 @@ INSTALL_S = 120
 NODE_S = 40.0
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Real machines boot in processes of their own, which takes minutes on a busy computer."""
+    for item in items:
+        if item.path.parent == Path(__file__).parent and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(300))
+
+
 @pytest.fixture(scope="session")
 def agent_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The agent's archive, built once, with the locked libraries that machines get."""
