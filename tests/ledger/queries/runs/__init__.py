@@ -1,1 +1,1 @@
-"""Queries about people on machines: their keys there, and transfers."""
+"""Queries about what sessions that ended have shown."""
