@@ -77,7 +77,7 @@ def forget() -> None:
 def have_compiled(archive: str, folder: Path, command: Sequence[str], most_s: float = MOST_S) -> None:
     """Have a process compile what the API imports, and know it. Where it can't, this process compiles it itself.
 
-    The process goes on with what can wait.
+    The process continues with what can wait.
     """
     if not archive.endswith(".pyz") or ArchiveImporter.known:
         return

@@ -96,9 +96,9 @@ def range_said(found: RunOutlook) -> str:
 
 def points_said(found: RunOutlook) -> str:
     """Say three points of the curve: within how long, and for how much, a tenth, half and nine tenths are done."""
-    told = {Decimal(str(share)) for share in (LOW, 0.5, HIGH)}
+    shares = {Decimal(str(share)) for share in (LOW, 0.5, HIGH)}
     points = [
-        f"{one.share:.0%} by {about_hours(one.hours)} and {usd(one.usd)}" for one in found.curve if one.share in told
+        f"{one.share:.0%} by {about_hours(one.hours)} and {usd(one.usd)}" for one in found.curve if one.share in shares
     ]
     return f"Of all runs are done: {', '.join(points)}." if points else ""
 

@@ -16,7 +16,7 @@ from ledger.kernel.states import SessionState
 
 #: The step of the start-up that starts the job.
 RUN = "run"
-#: What an agent says of its job → the job's state. A paused one keeps its place, and goes on.
+#: What an agent says of its job → the job's state. A paused one keeps its place, and continues later.
 _OF_WORK = {
     Work.QUEUED: JobState.QUEUED,
     Work.RUNNING: JobState.RUNNING,

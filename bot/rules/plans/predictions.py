@@ -1,6 +1,6 @@
 """Set what was predicted beside what was measured: rows without names of people, teams or models of their own.
 
-A model is told by its numbers, and by its name only where that is in the public table. A stack is told only where
+A model is given by its numbers, and by its name only where that is in the public table. A stack is named only where
 published runs name it. So the rows can be shown to anybody.
 """
 

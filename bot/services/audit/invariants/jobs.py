@@ -21,12 +21,12 @@ def check(books: Books) -> list[Violation]:
 
 
 def _check(books: Books) -> Iterator[Violation]:
-    told = Counter(event.subject for event in books.events if event.kind == EventKind.JOB_ENDED)
+    ended = Counter(event.subject for event in books.events if event.kind == EventKind.JOB_ENDED)
     jobs = {row.id for row in books.requests if has_job(row.job)}
     for row in books.sessions:
         if row.job_state is None and row.state in _OVER and row.request_id in jobs:
             yield Violation("an ended session's job has a result", row.id, f"it is {row.state}, and has none")
         if row.job_state is not None and row.job_state not in JOB_OVER:
             yield Violation("a result is final", row.id, f"it is {row.job_state}")
-        if told[row.id] != (row.job_state is not None):
-            yield Violation("a job ends once", row.id, f"it has {told[row.id]} events of its end")
+        if ended[row.id] != (row.job_state is not None):
+            yield Violation("a job ends once", row.id, f"it has {ended[row.id]} events of its end")
