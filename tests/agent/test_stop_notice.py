@@ -1,4 +1,4 @@
-"""A machine that is being stopped says so at once and asks its job to save; the agent continues if the machine stays."""
+"""A machine that is being stopped says so at once and asks its job to save; then the agent continues."""
 
 from __future__ import annotations
 

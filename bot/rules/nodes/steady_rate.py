@@ -1,7 +1,7 @@
 """Find the steady rate of a job in the last rates that it reported: their median, if they agree.
 
 The first minutes of a job compile and fill caches, and one slow minute says little, so only late rates count, and the
-few that differ much from the others are left out. A job that keeps the same step between two check-ins makes nothing new;
+few that differ much are left out. A job that keeps the same step between two check-ins makes nothing new;
 its report repeats an old rate.
 """
 
