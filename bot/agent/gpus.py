@@ -6,6 +6,8 @@ of AMD are described in the same words; `bot.agent.every_gpu` reads both.
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import sys
 from dataclasses import dataclass
 from typing import Any
@@ -57,10 +59,21 @@ def look() -> NvmlGpus:
         return NvmlGpus(problem=f"A GPU can't be read: {error}.")
     finally:
         pynvml.nvmlShutdown()
+        _return_memory()
+
+
+def _return_memory() -> None:
+    """Give back to the system what the driver's library took and freed: 10 MB in each process (H200, driver 580)."""
+    with contextlib.suppress(AttributeError, OSError):  # Only glibc has it.
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _gpu(pynvml: Any, handle: Any) -> NvmlGpu:
-    memory = pynvml.nvmlDeviceGetMemoryInfo(handle)
+    try:
+        memory = pynvml.nvmlDeviceGetMemoryInfo(handle, version=pynvml.nvmlMemory_v2)
+    except pynvml.NVMLError:
+        # Before driver 510, and it counts what the driver keeps for itself as used: 615 MiB on an idle H200.
+        memory = pynvml.nvmlDeviceGetMemoryInfo(handle)
     return NvmlGpu(
         _text(pynvml.nvmlDeviceGetName(handle)),
         memory.total >> 20,

@@ -79,6 +79,10 @@ def test_a_broken_file_of_steps_says_nothing(places: Places, text: str) -> None:
 # ── NVML ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+#: What the driver keeps for itself on an idle H200, driver 580.159.04: nvidia-smi shows 0 MiB used.
+RESERVED_BYTES = 615 << 20
+
+
 class NVMLError(Exception):
     """What NVIDIA's library raises."""
 
@@ -87,10 +91,10 @@ def nvml(*, fails_at: str = "", text: type = str) -> SimpleNamespace:
     """NVIDIA's library as far as it is used, with two GPUs; the call named by `fails_at` fails."""
 
     def answer(name: str, value: Any) -> Any:
-        def call(*_: object) -> Any:
-            if name == fails_at:
+        def call(*_: object, version: int | None = None) -> Any:
+            if name == fails_at or (version is not None and fails_at == "version 2"):
                 raise NVMLError(name)
-            return value
+            return value[version] if name == "nvmlDeviceGetMemoryInfo" else value
 
         return call
 
@@ -105,12 +109,15 @@ def nvml(*, fails_at: str = "", text: type = str) -> SimpleNamespace:
         "nvmlSystemGetCudaDriverVersion_v2": 12080,
         "nvmlSystemGetDriverVersion": word("570.86"),
         "nvmlDeviceGetName": word("NVIDIA H100"),
-        "nvmlDeviceGetMemoryInfo": SimpleNamespace(total=80 << 30, used=1 << 30),
+        "nvmlDeviceGetMemoryInfo": {
+            None: SimpleNamespace(total=80 << 30, used=(1 << 30) + RESERVED_BYTES),
+            2: SimpleNamespace(total=80 << 30, used=1 << 30),
+        },
         "nvmlDeviceGetUtilizationRates": SimpleNamespace(gpu=93),
         "nvmlDeviceGetTemperature": 51,
     }
     made = {name: answer(name, value) for name, value in answers.items()}
-    return SimpleNamespace(**made, NVMLError=NVMLError, NVML_TEMPERATURE_GPU=0)
+    return SimpleNamespace(**made, NVMLError=NVMLError, NVML_TEMPERATURE_GPU=0, nvmlMemory_v2=2)
 
 
 @pytest.mark.parametrize("text", [str, bytes])
@@ -118,6 +125,11 @@ def test_gpus_are_read_through_nvml(monkeypatch: pytest.MonkeyPatch, text: type)
     monkeypatch.setitem(sys.modules, "pynvml", nvml(text=text))
     found = look()
     assert found == NvmlGpus((NvmlGpu("NVIDIA H100", 81920, 1024, 93.0, 51),) * 2, "570.86", "12.8")
+
+
+def test_an_old_driver_counts_what_it_keeps_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", nvml(fails_at="version 2"))
+    assert [one.memory_used_mb for one in look().gpus] == [1024 + 615] * 2
 
 
 @pytest.mark.parametrize("fails_at", ["nvmlInit", "nvmlDeviceGetCount", "nvmlDeviceGetUtilizationRates"])
