@@ -65,7 +65,7 @@ test: $(READY) ## Run the tests that start no processes and play no scenarios, w
 	@$(BIN)/python tests/coverage_gate.py --workers $(WORKERS) $(TESTS)
 
 test-all: ## Run every test on both databases, with real processes and a browser; the ledger's tests alone first.
-test-rest: ## Run of them what `make test` left out, as CI does.
+test-rest: ## Run of them what `make test` left out: before a release, and after a change of what they start.
 test-all test-rest: $(READY)
 	@$(BIN)/python tests/support/debian_packages.py
 	@$(BIN)/python tests/coverage_gate.py --workers $(WORKERS) --least ledger/=$(LEDGER_ALONE) --database postgres tests/ledger
