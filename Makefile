@@ -16,6 +16,8 @@ MINUTES ?= 30
 # How many histories the simulation plays, and the first one's number.
 SEEDS ?= 20
 FROM ?= 1
+# How many processes the kill matrix kills.
+KILLS ?= 1000
 # Every page that a person reads.
 PAGES := README.md CONTRIBUTING.md CHANGELOG.md docs providers/profiles
 # Peers to measure against, apart: gpuhunt brings a package named tests, which would stand before our own.
@@ -23,7 +25,7 @@ PEERS := $(VENV)/peers
 # How much of ledger/ its own tests run on PostgreSQL, in percent.
 LEDGER_ALONE := 99
 
-.PHONY: help install clients agent stacks demo test test-all test-rest soak simulate mutants-guards chaos pictures bench mutants lint audit docs site picture clean
+.PHONY: help install clients agent stacks demo test test-all test-rest soak simulate mutants-guards kills chaos pictures bench mutants lint audit docs site picture clean
 
 help: ## Say what there is.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | column -t -s '|'
@@ -87,6 +89,9 @@ mutants-guards: $(READY) ## Remove one guard of the laws at a time, and name the
 
 chaos: $(READY) ## Faults, kills, pauses and crashes against real processes for MINUTES=30, then a verdict (CHAOS_SEED plays one again).
 	@exec $(BIN)/python -m tests.scenarios.chaos --minutes $(MINUTES) $(if $(CHAOS_SEED),--seed $(CHAOS_SEED)) $(ARGS)
+
+kills: $(READY) ## `kill -9` of real processes, KILLS=1000, at every await of the steps that buy, end and book, on both databases.
+	@exec $(BIN)/python -m tests.scenarios.kills --kills $(KILLS)
 
 pictures: $(READY) ## Take the pictures in docs/pictures, with a real browser: the request card, and a machine's messages.
 	@PICTURES=docs/pictures $(BIN)/python -m pytest --all -q tests/scenarios/processes/test_card_pictures.py \

@@ -18,11 +18,13 @@ import subprocess
 import sys
 import threading
 import traceback
+from pathlib import Path
 from typing import Any, NoReturn
 
 from bot.cli.access.settings import private_umask, settings
 from bot.clock import TravelClock
 from bot.main import serve
+from tests.scenarios.kills.failpoints import install
 from tests.support.slow_names import slow_names
 
 
@@ -61,7 +63,7 @@ def _become(order: dict[str, Any]) -> NoReturn:
 
     `descriptors`, if there, is how many files it may have open, however it raises its own limit. With `disk_full` none
     of its files may grow until `resource.prlimit` allows it again; its log goes through a process that still may. With
-    `slow_names` the name server of the names under `SLOW` never answers it.
+    `slow_names` the name server of the names under `SLOW` never answers it. The file `dies_at` says where it dies.
     """
     code = 1
     try:
@@ -83,7 +85,7 @@ def _become(order: dict[str, Any]) -> NoReturn:
         clock = TravelClock()
         clock.travel(order["ahead_s"])
         with slow_names() if order["slow_names"] else contextlib.nullcontext():
-            asyncio.run(serve(settings(), clock))
+            asyncio.run(_serve(clock, order.get("dies_at", "")))
         code = 0
     except BaseException:  # noqa: BLE001 # Nothing may return into the parent's program.
         traceback.print_exc()
@@ -91,6 +93,12 @@ def _become(order: dict[str, Any]) -> NoReturn:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
+
+
+async def _serve(clock: TravelClock, dies_at: str) -> None:
+    if dies_at:
+        install(asyncio.get_running_loop(), Path(dies_at))
+    await serve(settings(), clock)
 
 
 if __name__ == "__main__":

@@ -118,14 +118,16 @@ class Served:
         try:
             async with asyncio.timeout(START_S):
                 while (found := re.search(pattern, self.said())) is None:
-                    if not self._runs():
+                    if not self.runs:
                         raise TimeoutError
                     await asyncio.sleep(LOOK_S)  # There is nothing to wait on in a process that is not ours.
                 return found
         except TimeoutError:
             raise TimeoutError(f"it never said {pattern!r}, but:\n{self.said()}") from None
 
-    def _runs(self) -> bool:
+    @property
+    def runs(self) -> bool:
+        """Whether it has not ended yet."""
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
             return Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
         return False
@@ -160,10 +162,11 @@ def fork(
     *,
     slow_names: bool = False,
     disk_full: bool = False,
+    dies_at: Path | None = None,
 ) -> Served:
     """A process out of the nursery, with at most `descriptors` files open; `disk_full`: none of its files may grow.
 
-    With `slow_names` the name server of some names never answers it.
+    With `slow_names` the name server of some names never answers it. The file `dies_at` says where it dies.
     """
     since = log.stat().st_size if log.exists() else 0
     answer = parent.order(
@@ -175,6 +178,7 @@ def fork(
         descriptors=descriptors,
         slow_names=slow_names,
         disk_full=disk_full,
+        dies_at=str(dies_at or ""),
     )
     return Served(_Forked(answer["pid"], parent), log, since)
 

@@ -1,0 +1,66 @@
+"""A slice of the kill matrix: one walk a database, with a kill in each phase; and the hook itself."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.scenarios.kills.__main__ import Rota
+from tests.scenarios.kills.failpoints import FAILPOINTS, ROOT, Arm, Failpoint, Phase, install
+from tests.scenarios.kills.walk import Kill, Walk
+from tests.scenarios.processes.processes import nursery
+from tests.support.stack import town
+
+HERE = "tests/scenarios/kills/test_kills.py"
+
+
+@pytest.mark.slow
+async def test_a_kill_in_each_phase_loses_nothing(db_url: str, tmp_path: Path) -> None:
+    plan = {one.phase: Kill(one, 1) for one in reversed(FAILPOINTS)}
+    with nursery() as parent:
+        async with town(db_url, tmp_path, parent, "vast") as place:
+            walk = Walk(place, plan, Arm(tmp_path / "dies-at"), tmp_path / "dies-at")
+            await walk.play()
+    assert {one.point.phase for one in walk.killed} >= {Phase.ASK, Phase.APPROVE, Phase.EXTEND, Phase.END}
+
+
+@pytest.mark.parametrize("point", FAILPOINTS, ids=str)
+def test_each_failpoint_names_a_function(point: Failpoint) -> None:
+    assert f"async def {point.function}(" in (ROOT / point.path).read_text()
+
+
+async def step(times: int) -> None:
+    for _ in range(times):
+        await asyncio.sleep(0)
+
+
+def test_a_process_dies_at_the_await_that_was_named(tmp_path: Path) -> None:
+    arm = Arm(tmp_path / "dies-at")
+    for steps, code in ((3, 0), (5, -signal.SIGKILL)):
+        arm.set(Failpoint(HERE, "step", Phase.ASK), 5)
+        child = os.fork()
+        if child == 0:
+            asyncio.run(_walk(tmp_path / "dies-at", steps))
+            os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == code
+
+
+async def _walk(path: Path, steps: int) -> None:
+    install(asyncio.get_running_loop(), path)
+    await asyncio.create_task(step(steps))
+
+
+def test_the_next_await_follows_a_kill_and_the_first_one_two_misses() -> None:
+    rota = Rota()
+    point = next(one for one in FAILPOINTS if one.phase is Phase.ASK)
+    plan = {Phase.ASK: Kill(point, 1)}
+    rota.learn(plan, [Kill(point, 1)])
+    assert (rota.awaits[point], rota.kills[point]) == (2, 1)
+    for _ in range(2):
+        assert rota.awaits[point] == 2
+        rota.learn({Phase.ASK: Kill(point, 2)}, [])
+    assert (rota.awaits[point], rota.most[point]) == (1, 1)

@@ -1,0 +1,176 @@
+"""One walk from request to bill during which the process is killed once in each phase, and once more on its return."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from bot.practice.model import ActionResult
+from ledger.kernel.states import InboxState, NotificationState, RequestState, SessionState
+from ledger.queries.audit import Books
+from tests.scenarios.kills.failpoints import Arm, Failpoint, Phase
+from tests.scenarios.processes.processes import fork
+from tests.support.personas import STEP_S
+from tests.support.stack import DOWN_S, LOOK_S, Town
+
+#: After so long without an effect people do the same again.
+PATIENCE_S = 3.0
+OPEN = frozenset({SessionState.TERMINATED, SessionState.FAILED})
+
+
+class Kill(NamedTuple):
+    """A failpoint, and at how many steps inside it the process dies."""
+
+    point: Failpoint
+    awaits: int
+
+    def __str__(self) -> str:
+        """Write it for the log."""
+        return f"{self.point}#{self.awaits}"
+
+
+@dataclass
+class Walk:
+    """People who insist, and a guardian that starts a dead process again."""
+
+    place: Town
+    plan: Mapping[Phase, Kill]
+    arm: Arm
+    arm_path: Path
+    #: The failpoints at which a process died, with the number of the await.
+    killed: list[Kill] = field(default_factory=list)
+    _armed: Kill | None = None
+    _up: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def play(self) -> None:
+        """Walk to the end. AssertionError when an invariant is broken, TimeoutError when something never happens."""
+        await self._start()
+        guardian = asyncio.create_task(self._guard())
+        try:
+            await self._phase(Phase.ASK, self._ask, lambda books: bool(self.place.screens.decidable()))
+            await self._phase(Phase.APPROVE, self._approve, _runs)
+            hours = (await self.place.books()).sessions[-1].hours
+            await self._phase(Phase.EXTEND, self._extend, lambda books: books.sessions[-1].hours > hours)
+            await self._phase(Phase.END, self._end, lambda books: all(one.state in OPEN for one in books.sessions))
+            self.arm.clear()
+            await self.place.comes_to_rest(creates=len(self.place.creates))
+        finally:
+            guardian.cancel()
+            await asyncio.gather(guardian, return_exceptions=True)
+        if guardian.done() and not guardian.cancelled() and guardian.exception() is not None:
+            raise guardian.exception() or AssertionError
+
+    async def _phase(
+        self, phase: Phase, act: Callable[[Books], Awaitable[ActionResult | None]], is_done: Callable[[Books], object]
+    ) -> None:
+        """Kill once while people wait for something, and let them insist until it is so."""
+        self._arm(phase)
+        try:
+            async with asyncio.timeout(STEP_S):
+                while not is_done(await self.place.books()):
+                    await self._up.wait()
+                    await self._try(act)
+                    await self._wait(is_done)
+        except TimeoutError:
+            raise TimeoutError(f"{phase} never came to its end: {await self._states()}") from None
+        self.arm.clear()
+
+    async def _states(self) -> str:
+        books = await self.place.books()
+        rows: list[Any] = [*books.requests, *books.sessions, *books.instances]
+        late = [note.kind for note in books.notifications if note.state is NotificationState.PENDING]
+        return f"{[str(row.state) for row in rows]}, not shown {late}, killed at {list(map(str, self.killed))}"
+
+    async def _try(self, act: Callable[[Books], Awaitable[ActionResult | None]]) -> None:
+        """Do something; what was acknowledged must stay for ever."""
+        books = await self.place.books()
+        if any(row.state is InboxState.NEW for row in books.inbox):
+            return  # It came through, though the person was not told.
+        before = {row.key for row in books.inbox}
+        outcome = await act(books)
+        if outcome is not None and outcome.ok:
+            new = {row.key for row in (await self.place.books()).inbox} - before
+            assert new, "it was acknowledged before it was on disk"
+            self.place.acknowledged |= new
+
+    async def _wait(self, is_done: Callable[[Books], object]) -> None:
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                while not is_done(await self.place.books()):  # noqa: ASYNC110 # Another process's ledger tells nobody.
+                    await asyncio.sleep(LOOK_S)
+        except TimeoutError:
+            return
+
+    # ── what people do, once more when it had no effect ──────────────────────────────────────────
+
+    async def _ask(self, books: Books) -> ActionResult | None:
+        if any(one.state not in (RequestState.UNAVAILABLE, RequestState.EXPIRED) for one in books.requests):
+            return None
+        gpu = self.place.clouds[self.place.cloud].STAPLE
+        return await self.place.ws.as_("alice").command(
+            f'/gpu provision 1x{gpu} 2h clouds={self.place.cloud} for="kills"'
+        )
+
+    async def _approve(self, books: Books) -> ActionResult | None:
+        waiting = [one for one in books.requests if one.state is RequestState.PENDING]
+        shown = self.place.screens.decidable()
+        if not waiting or not shown:
+            return None
+        return await self.place.ws.as_("bob").click(shown[-1], "approve:1")
+
+    async def _extend(self, books: Books) -> ActionResult | None:
+        if any(one.state is RequestState.PENDING for one in books.requests):
+            return await self._approve(books)
+        return await self.place.ws.as_("alice").command(f"/gpu extend {books.sessions[-1].id} 1h")
+
+    async def _end(self, books: Books) -> ActionResult | None:
+        if books.sessions[-1].state not in (SessionState.RUNNING, SessionState.PROVISIONING):
+            return None
+        return await self.place.ws.as_("alice").command(f"/gpu terminate {books.sessions[-1].id} now")
+
+    # ── the process ──────────────────────────────────────────────────────────────────────────────
+
+    def _arm(self, phase: Phase) -> None:
+        self.arm.clear()
+        self._armed = self.plan.get(phase)
+        if self._armed is not None:
+            self.arm.set(*self._armed)
+
+    async def _start(self) -> None:
+        place = self.place
+        bot = fork(place.nursery, place.environment, place.log, place.clock.ahead_s, dies_at=self.arm_path)
+        place.bots.append(bot)
+        await bot.ready()
+        place.listen_to(bot)
+        self._up.set()
+
+    async def _guard(self) -> None:
+        """Start a process that died again, once with another failpoint in what it does first."""
+        while True:
+            await asyncio.sleep(LOOK_S)  # A process that is not ours tells nobody that it died.
+            if self.place.bot.runs:
+                continue
+            self._up.clear()
+            armed, log = self._armed, self.place.bot
+            code = await self.place.bots.pop().finished()
+            assert code == -signal.SIGKILL, f"it ended by itself with {code}:\n{log.said()}"
+            assert armed is not None
+            self.killed.append(armed)
+            self._armed = self.plan.get(Phase.RECOVER) if armed.point.phase is not Phase.RECOVER else None
+            self.arm.clear()
+            self.place.clock.travel(DOWN_S)
+            if self._armed is not None:
+                self.arm.set(*self._armed)
+            try:
+                await self._start()
+            except TimeoutError:
+                if self._armed is None or self.place.bot.runs:
+                    raise  # Otherwise it died before it served, which the next look counts.
+
+
+def _runs(books: Books) -> bool:
+    return bool(books.sessions) and books.sessions[-1].state is SessionState.RUNNING
