@@ -11,6 +11,10 @@ from typing import Any
 NVML_TEMPERATURE_GPU = 0
 
 
+nvmlMemory_v2 = 0x02000028  # noqa: N816 # The library's own name.
+RESERVED_BYTES = 615 << 20
+
+
 class NVMLError(Exception):
     """What the library raises."""
 
@@ -60,9 +64,11 @@ def nvmlDeviceGetName(_handle: int) -> str:  # noqa: N802
     return str(_hardware()["name"])
 
 
-def nvmlDeviceGetMemoryInfo(_handle: int) -> Any:  # noqa: N802
+def nvmlDeviceGetMemoryInfo(_handle: int, version: int | None = None) -> Any:  # noqa: N802
     total = int(_hardware()["memory_mib"]) << 20
-    return SimpleNamespace(total=total, used=total // 2 if _is_busy() else 3 << 20)
+    used = total // 2 if _is_busy() else 3 << 20
+    # The older call counts what the driver keeps for itself.
+    return SimpleNamespace(total=total, used=used if version == nvmlMemory_v2 else used + RESERVED_BYTES)
 
 
 def nvmlDeviceGetUtilizationRates(_handle: int) -> Any:  # noqa: N802
