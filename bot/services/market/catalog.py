@@ -337,6 +337,11 @@ class Catalog:
             pause_s = min(getattr(error, "retry_after_s", None) or 0.0, STRETCHED_S)
             self._slow[cloud] = self._clock.now() + timedelta(seconds=pause_s)
 
+    def sold(self, cloud: str) -> None:
+        """Query the cloud anew next time, because one of its offers was just bought; not while it must be spared."""
+        if cloud not in self._slow:
+            self._known = {key: answer for key, answer in self._known.items() if key[0] != cloud}
+
     def _forget_old(self, now: datetime) -> None:
         old = [key for key, (answer, _) in self._known.items() if (now - answer.at).total_seconds() >= STRETCHED_S]
         for key in old:
