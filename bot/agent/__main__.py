@@ -23,6 +23,8 @@ elif sys.argv[1:] == [libraries.COMPILES]:
     from bot.agent.api.process import keep_compiled as main
 elif sys.argv[1:] == ["start-up"]:
     from bot.agent.startup.runner import main
+elif sys.argv[1:] == ["read-gpus"]:
+    from bot.agent.every_gpu import main
 elif sys.argv[1:] == ["run-command"]:
     from bot.agent.job_process import main
 else:

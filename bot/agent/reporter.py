@@ -23,7 +23,7 @@ from bot.agent import http_calls, machine, settings
 from bot.agent.activity import Activity
 from bot.agent.api_process import ApiProcess
 from bot.agent.deadline import boot_s
-from bot.agent.every_gpu import look
+from bot.agent.every_gpu import GpuReader
 from bot.agent.gpus import NvmlGpus
 from bot.agent.job_files import LAST_ASKS, JobFiles
 from bot.agent.memory import of_machine
@@ -217,7 +217,7 @@ def main(_arguments: list[str], /) -> int:
     startup = Startup(folder, found.environment)
     credentials = of_this_machine(found.environment, of_machine(folder).boot_id)
     activity = Activity(places.activity)
-    reporter = Reporter(found, given["nonce"], look, job, given["seq"], places=places, activity=activity)
+    reporter = Reporter(found, given["nonce"], GpuReader().look, job, given["seq"], places=places, activity=activity)
     reporter.startup, reporter.credentials = startup, credentials
     own_port = found.environment.get(settings.API_PORT, "")
     reporter.api.own_port = int(own_port) if own_port.isdecimal() else None

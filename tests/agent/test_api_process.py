@@ -47,7 +47,8 @@ def machine(here: Service) -> Machine:
 
 def api_of(agent: Agent) -> int:
     (reporter,) = agent.children()
-    (api,) = agent.children(reporter)
+    # Beside it a process may read the GPUs for a moment.
+    (api,) = (one for one in agent.children(reporter) if b"serve-api" in Path(f"/proc/{one}/cmdline").read_bytes())
     return api
 
 

@@ -72,7 +72,8 @@ class Running:
     def processes(self) -> dict[str, int]:
         """Its processes by what they are."""
         (reporter,) = _children(self.watchdog)
-        (api,) = _children(reporter)
+        # Beside it a process may read the GPUs for a moment.
+        (api,) = (one for one in _children(reporter) if b"serve-api" in Path(f"/proc/{one}/cmdline").read_bytes())
         return {"watchdog": self.watchdog, "reporter": reporter, "API": api}
 
 
