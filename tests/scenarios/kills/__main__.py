@@ -106,7 +106,7 @@ def run(database: str, kills: int, cloud: str = "") -> int:
                 _say(f"{database} {where} {', '.join(map(str, plan.values()))}: {type(error).__name__}: {error}")
             rota.learn(plan, killed)
             walks += 1
-            if walks % 25 == 0:
+            if walks % 10 == 0:
                 _say(f"{database}: {rota.kills.total()} kills in {walks} walks, {time.monotonic() - began_s:.0f} s")
     _say(f"\n{database}: {rota.kills.total()} kills in {walks} walks, {broken} broken\n{rota.table()}")
     return broken

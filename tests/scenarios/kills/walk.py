@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bot.practice.model import ActionResult
-from ledger.kernel.states import InboxState, NotificationState, RequestState, SessionState
+from ledger.kernel.states import InboxState, InstanceState, NotificationState, RequestState, SessionState
 from ledger.queries.audit import Books
 from tests.scenarios.kills.failpoints import Arm, Failpoint, Phase
 from tests.scenarios.processes.processes import fork
 from tests.support.personas import STEP_S
-from tests.support.stack import DOWN_S, LOOK_S, Town
+from tests.support.stack import DOWN_S, LONG_DOWN_S, LOOK_S, Town
 
 #: After so long without an effect people do the same again.
 PATIENCE_S = 3.0
@@ -148,6 +148,15 @@ class Walk:
         place.listen_to(bot)
         self._up.set()
 
+    async def _down_s(self) -> float:
+        """Longer than what a dead process leaves behind: a lease of a check, or a create that nobody heard of."""
+        rows = (await self.place.books()).instances
+        if any(row.state is InstanceState.SENDING for row in rows):
+            return LONG_DOWN_S
+        now = self.place.clock.now()
+        leases = [(row.login_until - now).total_seconds() for row in rows if row.login_until is not None]
+        return max([DOWN_S, *leases])
+
     async def _guard(self) -> None:
         """Start a process that died again, once with another failpoint in what it does first."""
         while True:
@@ -162,7 +171,7 @@ class Walk:
             self.killed.append(armed)
             self._armed = self.plan.get(Phase.RECOVER) if armed.point.phase is not Phase.RECOVER else None
             self.arm.clear()
-            self.place.clock.travel(DOWN_S)
+            self.place.clock.travel(await self._down_s())
             if self._armed is not None:
                 self.arm.set(*self._armed)
             try:
