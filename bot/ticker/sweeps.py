@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 
 from bot.services.audit import journal
 from bot.services.billing import metering, rollup, shared_ledger, true_up
+from bot.services.budgets import open_spend
 from bot.services.instances import (
     cleanup,
     gpu_checks,
@@ -121,6 +122,7 @@ def jobs(ctx: Context, messenger: Messenger | None, recover: Recover | None) -> 
         ScheduledJob("bills", lambda: true_up.reconcile_due(ctx), RECONCILE_S, (hints.clock,), drain=False),
         ScheduledJob("cost-ledger", lambda: shared_ledger.import_due(ctx), ACCRUE_S, drain=False),
         ScheduledJob("rollup", lambda: rollup.roll_due(ctx), ROLL_S),
+        ScheduledJob("open-spend", lambda: open_spend.settle_due(ctx), open_spend.LOOK_S),
         ScheduledJob("leftovers", lambda: cleanup.leftovers_due(ctx), cleanup.LOOK_S, (hints.leftovers,), drain=False),
         ScheduledJob("answers", lambda: idempotency.forget_due(ctx), idempotency.FORGET_EVERY_S, drain=False),
     ]

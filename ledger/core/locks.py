@@ -34,6 +34,7 @@ _JOURNAL = 7_303
 #: The first of two keys; the second is a hash of a person.
 _REQUESTER = 7_304
 _ROLLUP = 7_305
+_OPEN_SPEND = 7_306
 
 _ID: Any = bindparam("row_id")
 #: Built once: these run before every move.
@@ -94,6 +95,12 @@ async def lock_rollup(tx: AsyncSession) -> None:
     """Let one transaction at a time fold entries into the rollup, until it ends."""
     if may_lock(tx):
         await tx.execute(select(func.pg_advisory_xact_lock(_ROLLUP)))
+
+
+async def lock_open_spend(tx: AsyncSession) -> None:
+    """Let one transaction at a time settle what approvals may still spend, until it ends."""
+    if may_lock(tx):
+        await tx.execute(select(func.pg_advisory_xact_lock(_OPEN_SPEND)))
 
 
 async def lock_auto_approval(tx: AsyncSession) -> None:

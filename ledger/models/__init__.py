@@ -13,7 +13,17 @@ from sqlalchemy import event, inspect
 
 from ledger.models.access import ApiAnswer, ApiKey, BudgetLimit, Consumer, Share, Webhook, WebhookDelivery
 from ledger.models.base import Base, Claimable
-from ledger.models.costs import BillLine, EntryHash, ExternalCost, Facet, Rollup, Unrolled
+from ledger.models.costs import (
+    BillLine,
+    EntryHash,
+    ExternalCost,
+    Facet,
+    OpenSpend,
+    Rollup,
+    SessionOpenSpend,
+    Unrolled,
+    UnsettledSpend,
+)
 from ledger.models.journal import (
     Event,
     EventHash,
@@ -67,6 +77,7 @@ __all__ = [
     "Mark",
     "Node",
     "Notification",
+    "OpenSpend",
     "Option",
     "Orphan",
     "Quote",
@@ -74,6 +85,7 @@ __all__ = [
     "Rollup",
     "Secret",
     "Session",
+    "SessionOpenSpend",
     "Share",
     "SshKey",
     "StateAssigned",
@@ -82,6 +94,7 @@ __all__ = [
     "TurnRow",
     "UnnumberedEvent",
     "Unrolled",
+    "UnsettledSpend",
     "WaitLimits",
     "Webhook",
     "WebhookDelivery",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from decimal import Decimal
 
-from sqlalchemy import ForeignKey, Index, Integer, UniqueConstraint
+from sqlalchemy import BigInteger, ForeignKey, Index, Integer, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
 from ledger.kernel.columns import EnumText, MicroUsd, SafeString, SafeText, UtcDateTime
@@ -53,6 +53,42 @@ class Unrolled(Base):
     entry_id: Mapped[str] = mapped_column(ForeignKey("ledger_entries.id"), primary_key=True)
     #: The entry's own time, so that a query by time begins at the few rows here.
     at: Mapped[datetime] = mapped_column(UtcDateTime)
+
+
+class OpenSpend(Base):
+    """Sum up what approvals may still spend, by owner and project, as of each session's last settling."""
+
+    __tablename__ = "open_spend"
+
+    owner: Mapped[str] = mapped_column(SafeString(96), primary_key=True)
+    #: Empty text where the session has none.
+    label: Mapped[str] = mapped_column(SafeString(48), primary_key=True)
+    usd: Mapped[Decimal] = mapped_column(MicroUsd)
+    rate_usd_h: Mapped[Decimal] = mapped_column(MicroUsd)
+
+
+class SessionOpenSpend(Base):
+    """Store what one live session added to `OpenSpend` when it was settled last."""
+
+    __tablename__ = "session_open_spend"
+
+    session_id: Mapped[str] = mapped_column(ForeignKey("sessions.id"), primary_key=True)
+    owner: Mapped[str] = mapped_column(SafeString(96))
+    label: Mapped[str] = mapped_column(SafeString(48))
+    usd: Mapped[Decimal] = mapped_column(MicroUsd)
+    rate_usd_h: Mapped[Decimal] = mapped_column(MicroUsd)
+
+
+class UnsettledSpend(Base):
+    """Mark a session whose open spend may have changed. A trigger adds it with the change, whichever release made that.
+
+    A session may be marked several times: a mark that is unique would make one writer wait for another.
+    """
+
+    __tablename__ = "unsettled_spend"
+
+    id: Mapped[int] = mapped_column(BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True)
+    session_id: Mapped[str] = mapped_column(SafeString(24))
 
 
 class EntryHash(Base):

@@ -9,22 +9,19 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, case, delete, func, literal, select, type_coerce, union_all
+from sqlalchemy import ColumnElement, and_, delete, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.engine.db import insert_for
 from ledger.kernel.actor import ActorKind
 from ledger.kernel.calendar_spans import spans
-from ledger.kernel.columns import MicroUsd
-from ledger.kernel.entry_kind import SPENT, USED
-from ledger.kernel.states import LIVE_SESSION, GrantState, RollupTier
+from ledger.kernel.entry_kind import SPENT
+from ledger.kernel.states import GrantState, RollupTier
 from ledger.models import (
     AdvanceApproval,
     Approval,
     BudgetLimit,
     Facet,
-    GrantRow,
-    Instance,
     LedgerEntry,
     Request,
     Session,
@@ -32,7 +29,6 @@ from ledger.models import (
 from ledger.queries.access import Whose
 from ledger.queries.lookups import RESERVES
 from ledger.queries.rollup import FACETS, TOTAL, daily, shares_of, sums_of
-from ledger.queries.session_costs import RELEASED
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +50,16 @@ class Purse:
         """Build the conditions on single entries."""
         return self._on(FACETS["owner"], FACETS["label"])
 
+    def on(self, model: Any) -> list[ColumnElement[bool]]:
+        """Build the conditions on the rows of another model that has an owner and a label."""
+        return self._on(model.owner, model.label)
+
     def _on(self, owner: Any, label: Any) -> list[ColumnElement[bool]]:
         found = [] if self.whose is None else [self.whose.where(owner)]
         return found if self.label is None else [*found, label == self.label]
 
 
 EVERYBODY = Purse()
-_NOTHING = literal(Decimal(0), MicroUsd())
 #: What the references of programs and AI agents begin with.
 PROGRAMS = (f"{ActorKind.CONSUMER}:", f"{ActorKind.AGENT}:")
 
@@ -111,58 +110,6 @@ async def reserved_in_advance(tx: AsyncSession, whose: Whose | None, label: str 
         query = query.where(AdvanceApproval.label == label)
     rows = (await tx.execute(query)).all()
     return sum((total for total, _ in rows), Decimal(0)), sum((rate for _, rate in rows), Decimal(0))
-
-
-async def outstanding(tx: AsyncSession, purse: Purse) -> tuple[Decimal, Decimal]:
-    """Return `(dollars, dollars per hour)` that may still be spent: the largest grant of each approval, once.
-
-    What approvals in advance reserve is part of it.
-    """
-    in_force = (
-        Session.state.in_(LIVE_SESSION),
-        GrantRow.state.in_([GrantState.OPEN, GrantState.USED]),
-        ~RELEASED,
-        *purse.conditions(),
-    )
-    approved = (
-        select(
-            GrantRow.session_id,
-            func.max(GrantRow.total_cap_usd).label("cap_usd"),
-            func.max(GrantRow.price_cap_usd_h).label("rate_usd_h"),
-        )
-        .join(Session, Session.id == GrantRow.session_id)
-        .where(*in_force)
-        .group_by(GrantRow.session_id, GrantRow.approval_id)
-        .subquery()
-    )
-    caps = select(
-        approved.c.session_id,
-        func.sum(approved.c.cap_usd).label("cap_usd"),
-        func.max(approved.c.rate_usd_h).label("rate_usd_h"),
-    ).group_by(approved.c.session_id)
-    used = (
-        select(LedgerEntry.session_id, -TOTAL, _NOTHING)
-        .join(Instance, Instance.id == LedgerEntry.instance_id)
-        .join(GrantRow, GrantRow.id == Instance.grant_id)
-        .join(Session, Session.id == LedgerEntry.session_id)
-        .where(LedgerEntry.kind.in_(USED), *in_force)
-        .group_by(LedgerEntry.session_id)
-    )
-    # Grouped and not joined: a join of two sums is quadratic where the database guesses their sizes wrong.
-    both = union_all(caps, used).subquery()
-    left = (
-        select(func.sum(both.c.cap_usd).label("usd"), func.max(both.c.rate_usd_h).label("rate_usd_h"))
-        .group_by(both.c.session_id)
-        .subquery()
-    )
-    query: Any = select(
-        # A session that used more than its grants cover lowers no other one's sum.
-        type_coerce(func.sum(case((left.c.usd > _NOTHING, left.c.usd), else_=_NOTHING)), MicroUsd),
-        type_coerce(func.sum(left.c.rate_usd_h), MicroUsd),
-    )
-    open_usd, rate_usd_h = (await tx.execute(query)).one()
-    ahead_usd, ahead_usd_h = await reserved_in_advance(tx, purse.whose, purse.label)
-    return (open_usd or Decimal(0)) + ahead_usd, (rate_usd_h or Decimal(0)) + ahead_usd_h
 
 
 async def outcomes(

@@ -12,8 +12,8 @@ from bot.services.billing.rollup import entry_hash
 from ledger.core.writes import Tx, book
 from ledger.engine.db import Database
 from ledger.kernel.entry_kind import EntryKind
-from ledger.kernel.states import GrantState, InstanceState, RollupTier, SessionState
-from ledger.models import Approval, ExternalCost, GrantRow, Instance, LedgerEntry, Request
+from ledger.kernel.states import InstanceState, RollupTier, SessionState
+from ledger.models import ExternalCost, Instance, LedgerEntry
 from ledger.queries.access import Whose
 from ledger.queries.rollup import fold
 from ledger.queries.spend import (
@@ -24,7 +24,6 @@ from ledger.queries.spend import (
     costs,
     counted,
     outcomes,
-    outstanding,
     put_budget,
     started_alone,
 )
@@ -101,45 +100,6 @@ async def test_dollars_by_when_they_were_spent_and_whose_they_are(db: Database) 
                 "label": [("moe", Decimal(5))],
                 "tool": [("", Decimal(5))],
             }
-
-
-async def test_what_approvals_in_force_may_still_spend(db: Database) -> None:
-    async def row_of(tx: Tx, state: SessionState, cap: str, rate: str, **values: Any) -> Instance:
-        session = await rows.session(tx, state, **values)
-        asked = await tx.get_one(Request, session.request_id)
-        caps: dict[str, Any] = {"total_cap_usd": Decimal(cap), "price_cap_usd_h": Decimal(rate)}
-        under = await rows.grant(tx, asked, GrantState.USED, session_id=session.id, **caps)
-        return await rows.instance(tx, InstanceState.GONE, of=session, under=under)
-
-    async def more(tx: Tx, of: Instance, seq: int, state: GrantState, cap: str, rate: str, *, alone: bool) -> GrantRow:
-        """A further grant of a session, from an approval of its own or from that of its first one."""
-        asked = await tx.get_one(Request, of.request_id)
-        first = await tx.get_one(GrantRow, of.grant_id)
-        own = await rows.approval(tx, asked, rows.ADA, quote_version=seq) if alone else None
-        by = own or await tx.get_one(Approval, first.approval_id)
-        caps: dict[str, Any] = {"total_cap_usd": Decimal(cap), "price_cap_usd_h": Decimal(rate)}
-        return await rows.grant(tx, asked, state, by=by, seq=seq, session_id=of.session_id, **caps)
-
-    async with db.write() as tx:
-        row = await row_of(tx, SessionState.RUNNING, "5", "0.5", label="moe")
-        await rows.entry(tx, row, "1.25")
-        await rows.entry(tx, row, "-0.25", kind=EntryKind.TRUE_UP)
-        await rows.entry(tx, row, "70", kind=EntryKind.RESERVE)
-        await more(tx, row, 2, GrantState.OPEN, "4", "0.75", alone=False)  # A replacement takes from the same amount.
-        await more(tx, row, 3, GrantState.OPEN, "2", "0.6", alone=True)
-        await more(tx, row, 4, GrantState.VOID, "100", "9", alone=True)
-        given = await more(tx, row, 5, GrantState.USED, "100", "9", alone=True)
-        await rows.entry(tx, row, "1", kind=EntryKind.RELEASE, key=f"release/{given.id}")
-        over = await row_of(tx, SessionState.TERMINATING, "3", "1", label="moe", owner=rows.BEN.ref)
-        await rows.entry(tx, over, "3.5")  # More than was approved leaves nothing, and takes from nobody else.
-        ended = await row_of(tx, SessionState.TERMINATED, "1000", "10")
-        await rows.entry(tx, ended, "1")
-        await row_of(tx, SessionState.QUEUED, "8", "2", label="else")
-    async with db.read() as tx:
-        assert await outstanding(tx, Purse()) == (Decimal(5 + 2 - 1 + 0 + 8), Decimal("0.75") + 1 + 2)
-        assert await outstanding(tx, Purse(label="moe")) == (Decimal(6), Decimal("1.75"))
-        assert await outstanding(tx, ADAS) == (Decimal(14), Decimal("2.75"))
-        assert await outstanding(tx, Purse(Whose.of([rows.BEN]), "else")) == (Decimal(0), Decimal(0))
 
 
 async def test_how_sessions_ended_and_what_they_cost(db: Database) -> None:

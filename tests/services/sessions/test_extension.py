@@ -18,7 +18,8 @@ from ledger.kernel.states import RequestState, SessionState
 from ledger.models import Instance, Request, Session
 from ledger.queries.overspend import running as running_sessions
 from ledger.queries.overspend import running_ids
-from ledger.queries.spend import EVERYBODY, outstanding
+from ledger.queries.open_spend import outstanding
+from ledger.queries.spend import EVERYBODY
 from tests.support.world import ALICE, BOB, CAROL, DAVE, World, facts
 
 

@@ -12,6 +12,7 @@ from bot.services.audit.invariants.world import Truth, Violation
 from ledger.engine.db import Database
 from ledger.kernel.clock import Clock
 from ledger.queries.audit import read_books
+from ledger.queries.open_spend import wrong_sums
 from providers.contract import Provider
 
 __all__ = ["Truth", "Violation", "check"]
@@ -34,6 +35,8 @@ async def check(
     `providers` say in which steps their clouds bill time; a cloud that is not among them is held to the second.
     """
     books = await read_books(db)
+    async with db.read() as tx:
+        wrong = await wrong_sums(tx)
     steps_s = {cloud: one.capabilities.billing.quantum_s for cloud, one in (providers or {}).items()}
     found = [
         *history.check(books),
@@ -41,6 +44,7 @@ async def check(
         *spending.check(books),
         *money.check(books, steps_s),
         *waiting.check(books),
+        *(Violation("budgets never overshoot", of, "what it may still spend is stored wrongly") for of in wrong),
     ]
     found += announced.check(books, clock.now())
     found += [*world.no_secrets(books, secrets), *world.nothing_lost(books, acknowledged)]
