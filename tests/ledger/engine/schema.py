@@ -31,16 +31,23 @@ GUARDS = {
     "events_no_delete",
     "events_no_update",
     "events_unnumbered",
+    "grants_changed_unsettled",
     "grants_fixed",
+    "grants_left_unsettled",
     "grants_need_approvals",
     "grants_no_delete",
+    "grants_unsettled",
     "instances_account_moves",
     "instances_fixed",
     "instances_need_grant",
     "instances_no_delete",
     "ledger_entries_no_delete",
     "ledger_entries_no_update",
+    "ledger_entries_released",
     "ledger_entries_unrolled",
+    "ledger_entries_unsettled",
+    "sessions_changed_unsettled",
+    "sessions_unsettled",
 }
 #: The schema of the baseline, which ledgers have already: another one needs a step of its own.
 TRUNCATE_GUARDS = {
