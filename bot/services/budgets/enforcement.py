@@ -23,7 +23,7 @@ from ledger.kernel.event_kind import EventKind
 from ledger.kernel.states import NotificationKind
 from ledger.models import Request
 from ledger.queries.access import Whose, consumer_of
-from ledger.queries.open_spend import outstanding
+from ledger.queries.budgets.open_spend import outstanding
 from ledger.queries.spend import EVERYBODY, Purse, counted
 
 OPERATORS = "channel:operators"

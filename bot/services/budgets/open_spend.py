@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bot.services.runtime.context import Context
-from ledger.queries.open_spend import are_many, settle
+from ledger.queries.budgets.open_spend import are_many, settle
 
 #: With fewer changes than this nothing is settled: a budget check computes those sessions itself in a few milliseconds.
 SETTLED_FROM = 200

@@ -10,7 +10,7 @@ from bot.services.budgets import open_spend
 from bot.wiring import assemble
 from ledger.engine.db import Database
 from ledger.kernel.states import SessionState
-from ledger.queries.open_spend import outstanding, wrong_sums
+from ledger.queries.budgets.open_spend import outstanding, wrong_sums
 from ledger.queries.spend import EVERYBODY
 from tests.support import rows
 from tests.support.clock import START, SteppedClock

@@ -16,7 +16,7 @@ from ledger.core.writes import amend
 from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.states import RequestState, SessionState
 from ledger.models import Instance, Request, Session
-from ledger.queries.open_spend import outstanding
+from ledger.queries.budgets.open_spend import outstanding
 from ledger.queries.overspend import running as running_sessions
 from ledger.queries.overspend import running_ids
 from ledger.queries.spend import EVERYBODY

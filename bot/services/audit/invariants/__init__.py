@@ -12,7 +12,7 @@ from bot.services.audit.invariants.world import Truth, Violation
 from ledger.engine.db import Database
 from ledger.kernel.clock import Clock
 from ledger.queries.audit import read_books
-from ledger.queries.open_spend import wrong_sums
+from ledger.queries.budgets.open_spend import wrong_sums
 from providers.contract import Provider
 
 __all__ = ["Truth", "Violation", "check"]

@@ -26,7 +26,7 @@ from ledger.models import (
     UnsettledSpend,
 )
 from ledger.queries.access import Whose
-from ledger.queries.open_spend import are_many, by_session, outstanding, settle, wrong_sums
+from ledger.queries.budgets.open_spend import are_many, by_session, outstanding, settle, wrong_sums
 from ledger.queries.spend import Purse
 from tests.support import rows
 

@@ -1,0 +1,1 @@
+"""Read and settle what budgets count."""

@@ -1,0 +1,1 @@
+"""Queries about people on machines: their keys there, and transfers."""
