@@ -14,7 +14,8 @@ from PIL.WebPImagePlugin import WebPImageFile
 from typer.testing import CliRunner
 
 from bot.cli.access.job_file import job_in, line_of
-from bot.cli.lazy import COMMANDS, build
+from bot.cli.command_table import COMMANDS
+from bot.cli.lazy import build
 from bot.cli.pages import PAGES
 from bot.cli.pages.codes import SENT_BY
 from bot.cli.pages.markdown import table

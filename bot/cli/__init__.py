@@ -1,10 +1,16 @@
 """Provide the command line: one file per subject, imported only when its command runs."""
 
-from bot.cli.lazy import build
+from __future__ import annotations
+
+import sys
+
+from bot.cli.command_table import load
+from bot.cli.top_help import print_help
 
 __all__ = ["main"]
 
 
 def main() -> None:
     """Run the installed program `gpu-shopper`."""
-    build()()
+    if not print_help(sys.argv):
+        load("lazy").build()()

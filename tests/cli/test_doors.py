@@ -17,8 +17,9 @@ from typer.testing import CliRunner
 from bot.api.app import build_api
 from bot.api.dependencies import ApiSettings, Dependencies
 from bot.cli.access.settings import operator
+from bot.cli.command_table import COMMANDS
 from bot.cli.commands import requests
-from bot.cli.lazy import COMMANDS, build
+from bot.cli.lazy import build
 from bot.rules.access.scopes import Scope
 from bot.services.access import api_keys
 from bot.services.access.api_keys import NewKey

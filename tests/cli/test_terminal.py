@@ -22,7 +22,8 @@ from rich.cells import cell_len
 from rich.console import Console
 from typer.testing import CliRunner
 
-from bot.cli.lazy import COMMANDS, build, imported
+from bot.cli.command_table import COMMANDS
+from bot.cli.lazy import build, imported
 from bot.cli.terminal import screen, terminal_tables
 from bot.rules.values.text_table import TextReport, TextTable
 from tests.cli.test_doors import Terminal, elsewhere, terminal

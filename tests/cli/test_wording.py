@@ -7,7 +7,8 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 import typer
 
-from bot.cli.lazy import COMMANDS, imported
+from bot.cli.command_table import COMMANDS
+from bot.cli.lazy import imported
 from bot.cli.terminal import options
 from bot.cli.terminal.views import name_of
 from bot.cli.terminal.wording import HERE, exact, for_terminal, moment

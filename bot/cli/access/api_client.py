@@ -21,7 +21,7 @@ import typer
 from dotenv import dotenv_values
 
 from bot import logs, vault
-from bot.cli.lazy import load
+from bot.cli.command_table import load
 from bot.cli.terminal.busy import busy
 from bot.cli.terminal.options import UNKNOWN
 from bot.cli.terminal.screen import BAD_SETTINGS, NO_PERMISSION, UNAVAILABLE, fail

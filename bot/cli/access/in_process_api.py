@@ -14,7 +14,7 @@ from bot.api.app import routes
 from bot.api.dependencies import PRINCIPAL, ApiSettings, Dependencies
 from bot.cli.access.api_client import KEY, URL, ApiClient
 from bot.cli.access.settings import explained, fail, operator, private_umask, settings
-from bot.cli.lazy import load
+from bot.cli.command_table import load
 from bot.clock import SystemClock
 from bot.rules.access.scopes import Scope
 from bot.rules.approvals.approvers import DeciderFacts

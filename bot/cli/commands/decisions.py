@@ -12,8 +12,8 @@ import typer
 
 from bot.api.schemas.requests import OptionOut, RequestOut, WaitOut
 from bot.cli.access.api_client import ApiClient, RefusedCall, elsewhere, spoken
+from bot.cli.command_table import load
 from bot.cli.commands.requests import chosen_of
-from bot.cli.lazy import load
 from bot.cli.terminal.listing import listing
 from bot.cli.terminal.options import Columns, IdempotencyKey, Json, Named, Words, in_words, plain_id
 from bot.cli.terminal.screen import agreed, at_terminal, fail, group, prompt

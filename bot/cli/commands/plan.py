@@ -13,7 +13,7 @@ import typer
 
 from bot.cli.access.api_client import elsewhere, spoken
 from bot.cli.access.job_file import job_in, line_of
-from bot.cli.lazy import load
+from bot.cli.command_table import load
 from bot.cli.terminal.screen import UNAVAILABLE, fail, say
 from bot.cli.terminal.terminal_tables import print_report
 from bot.rules.grammar.bad_word import BadWord

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from bot.cli.access.api_client import KEY, URL
-from bot.cli.lazy import COMMANDS, imported
+from bot.cli.command_table import COMMANDS
+from bot.cli.lazy import imported
 from bot.cli.pages.markdown import code, table, whole_page
 from bot.cli.terminal.screen import BAD_SETTINGS, NO_PERMISSION, TIMED_OUT, TRY_AGAIN, UNAVAILABLE
 
