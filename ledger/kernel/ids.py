@@ -16,6 +16,9 @@ from random import Random
 
 BASE32 = "0123456789abcdefghjkmnpqrstvwxyz"
 
+#: Two digits at a time: an id is made for every row.
+_PAIRS = [first + second for first in BASE32 for second in BASE32]
+
 ID_LENGTH = 16
 
 _LOW_BITS = 32
@@ -26,13 +29,10 @@ def base32(number: int, width: int) -> str:
 
     ValueError if it is too long.
     """
-    digits = []
-    for _ in range(width):
-        number, digit = divmod(number, 32)
-        digits.append(BASE32[digit])
-    if number:
+    if number >> 5 * width:
         raise ValueError("the number does not fit the width")
-    return "".join(reversed(digits))
+    pairs = [_PAIRS[number >> shift & 1023] for shift in range(10 * ((width - 1) // 2), -1, -10)]
+    return "".join(pairs)[-width:]
 
 
 class Ids:

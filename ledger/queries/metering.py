@@ -3,16 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
+from decimal import Decimal
+from typing import Any, NamedTuple
 
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.core import lock_families
-from ledger.kernel.states import BILLABLE_INSTANCE, OrphanState
+from ledger.kernel.states import BILLABLE_INSTANCE, InstanceState, OrphanState
 from ledger.models import Instance, LedgerEntry, Orphan
 
 #: Keys that are looked up by one query.
 KEYS_TOGETHER = 1_000
+
+
+class BilledInstance(NamedTuple):
+    """Hold the columns of an instance that say what it costs: a whole fleet is read each minute, so no objects."""
+
+    id: str
+    session_id: str
+    state: InstanceState
+    cloud: str
+    account: str
+    created_at: datetime
+    ended_at: datetime | None
+    price_usd_h: Decimal
+    storage_usd_h: Decimal
+    sent_at: datetime | None
+    billing_from: datetime | None
+    billing_until: datetime | None
+    storage_from: datetime | None
+    storage_until: datetime | None
+    gpu_booked_s: int | None
+    unbilled_at: datetime | None
+    absent_at: list[str]
+    terminate_acked_at: datetime | None
+
+
+#: An instance, or the columns of one that say what it costs.
+Billable = Instance | BilledInstance
+BILLED_COLUMNS: tuple[Any, ...] = tuple(getattr(Instance, name) for name in BilledInstance._fields)
 
 
 async def billable_ids(tx: AsyncSession) -> list[str]:
@@ -21,17 +52,17 @@ async def billable_ids(tx: AsyncSession) -> list[str]:
     return list(await tx.scalars(query))
 
 
-async def billable_instances(tx: AsyncSession, instance_ids: Sequence[str]) -> list[Instance]:
+async def billable_instances(tx: AsyncSession, instance_ids: Sequence[str]) -> list[BilledInstance]:
     """Return which of these rows a cloud may still be billing, in a fixed order."""
     of_them = (Instance.id.in_(instance_ids), Instance.state.in_(BILLABLE_INSTANCE))
-    return list(await tx.scalars(select(Instance).where(*of_them).order_by(Instance.id)))
+    rows = await tx.execute(select(*BILLED_COLUMNS).where(*of_them).order_by(Instance.id))
+    return [BilledInstance._make(row) for row in rows]
 
 
-async def lock_billable(tx: AsyncSession, instance_ids: Sequence[str]) -> list[Instance]:
-    """Lock the families of these rows, and reload the rows that a cloud may still be billing."""
+async def lock_billable(tx: AsyncSession, instance_ids: Sequence[str]) -> list[BilledInstance]:
+    """Lock the families of these rows, and read the rows that a cloud may still be billing."""
     await lock_families(tx, instance_ids)
-    query = select(Instance).where(Instance.id.in_(instance_ids), Instance.state.in_(BILLABLE_INSTANCE))
-    return list(await tx.scalars(query.order_by(Instance.id).execution_options(populate_existing=True)))
+    return await billable_instances(tx, instance_ids)
 
 
 async def booked_keys(tx: AsyncSession, keys: Sequence[str]) -> set[str]:

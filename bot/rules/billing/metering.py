@@ -27,13 +27,19 @@ class Piece:
 
 
 def pieces(
-    start: datetime, until: datetime, rate_usd_h: Decimal, rule: BillingRule, *, final: bool, stopped_s: int = 0
+    start: datetime,
+    until: datetime,
+    rate_usd_h: Decimal,
+    rule: BillingRule,
+    *,
+    final: bool,
+    stopped_s: int = 0,
+    first_hour: int = 0,
 ) -> list[Piece]:
-    """List the accruals due for [start, until): the completed hours and, with `final`, also the rest.
+    """List the accruals due for [start, until): the completed hours from `first_hour` on and, with `final`, the rest.
 
     The first `stopped_s` seconds were booked at a stop; the hour in which they end is due without them.
     """
-    used_s = max(Decimal(0), seconds(start, until))
     whole = completed(start, until)
     hourly = money.amount(rate_usd_h)
     found = [
@@ -42,10 +48,11 @@ def pieces(
             _between(max(hour * HOUR_S, min(stopped_s, (hour + 1) * HOUR_S)), (hour + 1) * HOUR_S, rate_usd_h),
             start + timedelta(seconds=HOUR_S * (hour + 1)),
         )
-        for hour in range(whole)
+        for hour in range(first_hour, whole)
         if hourly > 0
     ]
     if final:
+        used_s = max(Decimal(0), seconds(start, until))
         # An instance that was ended at once existed all the same, and a cloud with a minimum bills it.
         least = Decimal(1) if rule.minimum_s and start <= until else Decimal(0)
         rest = amount(max(used_s, least), rate_usd_h, rule) - _between(0, max(whole * HOUR_S, stopped_s), rate_usd_h)
@@ -153,9 +160,9 @@ def running(
     stopped_s: int = 0,
 ) -> Decimal:
     """Return the dollars of [start, until) beyond the `booked_h` booked whole hours: what ending now would add."""
-    if start is None:
+    if start is None or booked_h > completed(start, until):
         return Decimal(0)
-    unbooked = pieces(start, until, rate_usd_h, rule, final=True, stopped_s=stopped_s)[booked_h:]
+    unbooked = pieces(start, until, rate_usd_h, rule, final=True, stopped_s=stopped_s, first_hour=booked_h)
     return sum((piece.amount_usd for piece in unbooked), Decimal(0))
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
+from types import MappingProxyType
 
 from bot.rules.billing.billed_time import Billed, look
 from bot.rules.billing.metering import (
@@ -28,7 +29,14 @@ from ledger.kernel import money
 from ledger.kernel.booked_component import BookedComponent
 from ledger.kernel.entry_kind import EntryKind
 from ledger.models import Disk, Instance, Orphan
-from ledger.queries.metering import billable_ids, billable_instances, booked_keys, lock_billable, unended_orphans
+from ledger.queries.metering import (
+    Billable,
+    billable_ids,
+    billable_instances,
+    booked_keys,
+    lock_billable,
+    unended_orphans,
+)
 from ledger.queries.session_costs import Booked
 from ledger.queries.views import SessionView
 from providers.capabilities import BillingRule, BillingStart, Capabilities
@@ -78,26 +86,37 @@ async def accrue_due(ctx: Context) -> int:
 async def _accrue_together(ctx: Context, instance_ids: Sequence[str], now: datetime) -> int:
     """Book the hours of those that are still billed when their families are locked.
 
-    An instance that ended meanwhile has booked the rest itself.
+    An instance that ended meanwhile has booked the rest itself. Where the hour before the last one is booked, only the
+    last one is computed.
     """
     async with ctx.db.write() as tx:
         rows = await lock_billable(tx, instance_ids)
-        found = [entry for row in rows for entry in accruals(ctx, row, _billed_until(row, now), final=False)]
-        there = await booked_keys(tx, [entry.key for entry in found])
-        return await book_all(tx, [entry for entry in found if entry.key not in there])
+        hours = {row.id: _completed_hours(row, _billed_until(row, now)) for row in rows}
+        before = [_key(row, name, hour_suffix(n - 2)) for row in rows for name, n in hours[row.id].items() if n > 1]
+        there = await booked_keys(tx, before)
+        found: list[NewEntry] = []
+        for row in rows:
+            first = {name: n - 1 for name, n in hours[row.id].items() if _key(row, name, hour_suffix(n - 2)) in there}
+            found += accruals(ctx, row, _billed_until(row, now), final=False, first_hours=first)
+        return await book_all(tx, found)
 
 
-def _last_keys(row: Instance, until: datetime) -> list[str]:
-    """Return the keys of the last completed hour of each component."""
-    found = []
+def _completed_hours(row: Billable, until: datetime) -> dict[BookedComponent, int]:
+    """Return how many hours of each component that costs something are completed, where there are any."""
+    found = {}
     for component, start, paused_at, rate, _ in _components(row, row.billing_from):
         hours = completed(start, min(until, paused_at or until)) if start is not None and is_booked(rate) else 0
         if hours:
-            found.append(_key(row, component, hour_suffix(hours - 1)))
+            found[component] = hours
     return found
 
 
-def _billed_until(row: Instance, now: datetime) -> datetime:
+def _last_keys(row: Billable, until: datetime) -> list[str]:
+    """Return the keys of the last completed hour of each component."""
+    return [_key(row, name, hour_suffix(hours - 1)) for name, hours in _completed_hours(row, until).items()]
+
+
+def _billed_until(row: Billable, now: datetime) -> datetime:
     """Return until when an instance is billed.
 
     A cloud that accepted the termination stops billing, however long the proof of the end takes. An instance that a
@@ -106,7 +125,9 @@ def _billed_until(row: Instance, now: datetime) -> datetime:
     return min(row.terminate_acked_at or now, _listed_until(row, now))
 
 
-def _listed_until(row: Instance | Orphan, now: datetime) -> datetime:
+def _listed_until(row: Billable | Orphan, now: datetime) -> datetime:
+    if not row.absent_at:
+        return now
     try:
         return min([*map(datetime.fromisoformat, row.absent_at), now])
     except ValueError:
@@ -204,10 +225,18 @@ async def accrue_rest(ctx: Context, tx: Tx, row: Instance, ended_at: datetime) -
     return await book_all(tx, accruals(ctx, row, ended_at, final=True))
 
 
-def accruals(ctx: Context, row: Instance, until: datetime, *, final: bool) -> list[NewEntry]:
+def accruals(
+    ctx: Context,
+    row: Billable,
+    until: datetime,
+    *,
+    final: bool,
+    first_hours: Mapping[BookedComponent, int] = MappingProxyType({}),
+) -> list[NewEntry]:
     """Return the entries for the use of `row` until `until`, per component; a booked entry is never booked twice.
 
-    Storage is billed from the create on; the GPU from the moment that the cloud's rule says.
+    Storage is billed from the create on; the GPU from the moment that the cloud's rule says. Hours of a component below
+    its number in `first_hours` are booked and left out.
     """
     rule = rule_of(ctx, row)
     return [
@@ -216,11 +245,19 @@ def accruals(ctx: Context, row: Instance, until: datetime, *, final: bool) -> li
             row, _gpu_from(ctx, row, until) if final else row.billing_from
         )
         if start is not None and rate > 0
-        for piece in pieces(start, min(until, paused_at or until), rate, rule, final=final, stopped_s=stopped_s)
+        for piece in pieces(
+            start,
+            min(until, paused_at or until),
+            rate,
+            rule,
+            final=final,
+            stopped_s=stopped_s,
+            first_hour=first_hours.get(component, 0),
+        )
     ]
 
 
-def _accrual(row: Instance, component: BookedComponent, key: str, piece: Piece) -> NewEntry:
+def _accrual(row: Billable, component: BookedComponent, key: str, piece: Piece) -> NewEntry:
     return NewEntry(
         key=key,
         kind=EntryKind.ACCRUE,
@@ -234,7 +271,7 @@ def _accrual(row: Instance, component: BookedComponent, key: str, piece: Piece) 
     )
 
 
-def rule_of(ctx: Context, row: Instance | Orphan) -> BillingRule:
+def rule_of(ctx: Context, row: Billable | Orphan) -> BillingRule:
     """Return its cloud's billing rule; the default rule for a cloud that is not set up here now."""
     provider = ctx.providers.get(row.cloud)
     return provider.capabilities.billing if provider else BillingRule()
@@ -246,7 +283,7 @@ def gpu_rate(price_usd_h: Decimal, storage_usd_h: Decimal) -> Decimal:
 
 
 def _components(
-    row: Instance, gpu_from: datetime | None
+    row: Billable, gpu_from: datetime | None
 ) -> tuple[tuple[BookedComponent, datetime | None, datetime | None, Decimal, int], ...]:
     """Return each component with the start and end of its billing, dollars per hour and seconds booked at stops."""
     gpu_usd_h = gpu_rate(row.price_usd_h, row.storage_usd_h)
@@ -256,11 +293,11 @@ def _components(
     )
 
 
-def _key(row: Instance, component: BookedComponent, suffix: str) -> str:
+def _key(row: Billable, component: BookedComponent, suffix: str) -> str:
     return f"{row.id}/{component}/{suffix}"
 
 
-def _gpu_from(ctx: Context, row: Instance, ended_at: datetime) -> datetime | None:
+def _gpu_from(ctx: Context, row: Billable, ended_at: datetime) -> datetime | None:
     """Return since when the GPU of an instance that is gone was billed.
 
     An instance that was never seen running, and not listed for long before its end, is assumed to have run meanwhile.
@@ -326,7 +363,7 @@ def cost_now(ctx: Context, view: SessionView, now: datetime) -> Decimal:
     return view.accrued_usd + running_usd(row, view.booked, now, rule_of(ctx, row), view.disk)
 
 
-def running_usd(row: Instance, booked: Booked, now: datetime, rule: BillingRule, disk: Disk | None = None) -> Decimal:
+def running_usd(row: Billable, booked: Booked, now: datetime, rule: BillingRule, disk: Disk | None = None) -> Decimal:
     """Return the dollars that an instance and its retained disk have used but that no entry books yet."""
     if row.ended_at is not None:
         return Decimal(0)
@@ -351,7 +388,7 @@ def before_now(row: Instance, booked: Booked, price_usd_h: Decimal) -> Decimal:
     return at_other_rates(booked.usd - stopped_usd, [(booked.hours.get(name, 0), rate) for name, rate in rates.items()])
 
 
-def disk_accruals(row: Instance, disk: Disk, until: datetime, rule: BillingRule, *, final: bool) -> list[NewEntry]:
+def disk_accruals(row: Billable, disk: Disk, until: datetime, rule: BillingRule, *, final: bool) -> list[NewEntry]:
     """Return the unbooked entries for what a retained disk costs above a running one, until `until`."""
     surcharge = max(disk.price_usd_h - row.storage_usd_h, Decimal(0))
     since, rule = int(disk.since.timestamp()), BillingRule(quantum_s=rule.quantum_s)

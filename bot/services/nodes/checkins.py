@@ -31,6 +31,7 @@ from ledger.core import Tx
 from ledger.kernel.states import InstanceState, SessionState
 from ledger.models import Node
 from ledger.queries.nodes import NodeContext, node_contexts, write_checkins
+from ledger.queries.overspend import Agent
 
 #: The least time between the starts of two groups, and the most check-ins of one.
 GROUP_EVERY_S = 0.02
@@ -227,7 +228,7 @@ def _replayed(seen: int) -> Reply:
     )
 
 
-def node_status(node: Node) -> NodeStatus:
+def node_status(node: Node | Agent) -> NodeStatus:
     """Return the status of an agent as the rules read it, from its row."""
     said: dict[str, Any] = node.report
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
+from typing import Any
 
 from bot.rules.approvals.decision import plan
 from bot.rules.instances.power import PowerAction
@@ -47,9 +48,21 @@ from ledger.models import Instance, Node, Request, Session
 from ledger.queries.decisions import shown_options
 from ledger.queries.journal import latest_events
 from ledger.queries.lookups import instances_of_session
-from ledger.queries.overspend import RunningInstance, SessionQuestion, approved_rate, is_open, running, running_ids
+from ledger.queries.metering import Billable, BilledInstance
+from ledger.queries.overspend import (
+    RunningInstance,
+    SessionQuestion,
+    approved_rate,
+    is_open,
+    running,
+    running_columns,
+    running_ids,
+)
 from providers.capabilities import BillingRule, BillingStart
 from providers.profiles import model
+
+#: A running session with its instance's whole row.
+Running = RunningInstance[Instance]
 
 #: Seconds between two passes over the cost of all sessions.
 LOOK_S = 60.0
@@ -58,7 +71,7 @@ TOGETHER = 1000
 WHY = "the running instance at its new cost"
 
 
-def spend_forecast_of(one: RunningInstance, now: datetime) -> SpendForecast:
+def spend_forecast_of(one: RunningInstance[Any], now: datetime) -> SpendForecast:
     """Forecast the spend of a running session: what was approved, what it has cost, and what it is expected to cost."""
     row, terms = one.row, one.terms
     known = [
@@ -85,7 +98,7 @@ def spend_forecast_of(one: RunningInstance, now: datetime) -> SpendForecast:
     )
 
 
-def _forecast(ctx: Context, one: RunningInstance, now: datetime) -> SpendForecast:
+def _forecast(ctx: Context, one: RunningInstance[Any], now: datetime) -> SpendForecast:
     """Forecast the spend of a session, with the boot that its cloud does not bill."""
     found, provider = spend_forecast_of(one, now), ctx.providers.get(one.row.cloud)
     if provider is None or provider.capabilities.billing.starts is BillingStart.CREATE:
@@ -104,10 +117,10 @@ async def overspend_due(ctx: Context) -> int:
         if clock_problem(ctx.clock) or await recovery_mode.is_on(tx):
             return 0
         ids = await running_ids(tx)
-    due: list[RunningInstance] = []
+    due: list[RunningInstance[BilledInstance]] = []
     for first in range(0, len(ids), TOGETHER):
         async with ctx.db.read() as tx:
-            found = await running(tx, ids[first : first + TOGETHER])
+            found = await running_columns(tx, ids[first : first + TOGETHER])
         due += [one for one in found if _is_due(ctx, one, now)]
     for one in due:
         await alone(ctx, one.session_id, "the check of its cost", _look(ctx, one, now), None)
@@ -117,7 +130,7 @@ async def overspend_due(ctx: Context) -> int:
     return len(due)
 
 
-def _is_due(ctx: Context, one: RunningInstance, now: datetime) -> bool:
+def _is_due(ctx: Context, one: RunningInstance[Any], now: datetime) -> bool:
     """Whether there is something to ask or to follow. A stopped session is here only for its rate."""
     if one.row.state is InstanceState.STOPPED:
         return next_step(_host_price(ctx, one)) is PriceStep.ASK
@@ -126,20 +139,20 @@ def _is_due(ctx: Context, one: RunningInstance, now: datetime) -> bool:
     return is_over or is_above or _open(one) is not None
 
 
-def _open(one: RunningInstance) -> SessionQuestion | None:
+def _open(one: RunningInstance[Any]) -> SessionQuestion | None:
     """Return the last overspend request of a session, when nobody confirmed it."""
     asked = [q for q in one.questions if q.kind is RequestKind.OVERSPEND]
     return asked[-1] if asked and is_open(asked[-1].state, asked[-1].decided_by) else None
 
 
-def _about_rate(one: RunningInstance) -> SessionQuestion | None:
+def _about_rate(one: RunningInstance[Any]) -> SessionQuestion | None:
     """Return the open overspend request, when it asks for a rate above the approved one."""
     asked = _open(one)
     is_above = asked is not None and not billed_rate(asked.price_usd_h, one.approved_usd_h).allowed
     return asked if is_above else None
 
 
-def _host_price(ctx: Context, one: RunningInstance, *, is_saved: bool = False) -> HostPrice:
+def _host_price(ctx: Context, one: RunningInstance[Any], *, is_saved: bool = False) -> HostPrice:
     asked = _about_rate(one)
     pending = asked is not None and asked.state is RequestState.PENDING
     return HostPrice(
@@ -152,11 +165,17 @@ def _host_price(ctx: Context, one: RunningInstance, *, is_saved: bool = False) -
     )
 
 
-async def _look(ctx: Context, one: RunningInstance, now: datetime) -> None:
+async def _look(ctx: Context, one: RunningInstance[BilledInstance], now: datetime) -> None:
     """Verify the checkpoint of an instance that may be stopped for its rate, then act in one transaction."""
     price = _host_price(ctx, one, is_saved=True)
-    is_saved = next_step(price) is PriceStep.STOP and await verification.is_saved(ctx, one.row, now)
+    is_saved = next_step(price) is PriceStep.STOP and await _is_saved(ctx, one.session_id, now)
     await _check(ctx, one.session_id, now, is_saved=is_saved)
+
+
+async def _is_saved(ctx: Context, session_id: str, now: datetime) -> bool:
+    async with ctx.db.read() as tx:
+        rows = [one.row for one in await running(tx, (session_id,))]
+    return bool(rows) and await verification.is_saved(ctx, rows[0], now)
 
 
 async def _check(ctx: Context, session_id: str, now: datetime, *, is_saved: bool) -> None:
@@ -182,9 +201,7 @@ async def _check(ctx: Context, session_id: str, now: datetime, *, is_saved: bool
                     pass
 
 
-async def _check_total(
-    ctx: Context, tx: Tx, one: RunningInstance, asked: SessionQuestion | None, now: datetime
-) -> None:
+async def _check_total(ctx: Context, tx: Tx, one: Running, asked: SessionQuestion | None, now: datetime) -> None:
     """Ask about the expected total, withdraw the question when it fell again, or pause what nobody confirmed."""
     forecast = _forecast(ctx, one, now)
     is_over = overspend.is_over(forecast, ctx.policy.price_tolerance, now)
@@ -202,7 +219,13 @@ def _is_unanswered(ctx: Context, asked: SessionQuestion, now: datetime) -> bool:
 
 
 async def _ask(
-    ctx: Context, tx: Tx, one: RunningInstance, forecast: SpendForecast, now: datetime, *, about_rate: bool = False
+    ctx: Context,
+    tx: Tx,
+    one: Running,
+    forecast: SpendForecast,
+    now: datetime,
+    *,
+    about_rate: bool = False,
 ) -> None:
     session = await tx.get_one(Session, one.session_id, populate_existing=True)
     parent = await tx.get_one(Request, one.request_id)
@@ -264,7 +287,7 @@ def _costs(asked: Request, figure_usd: Decimal, forecast: SpendForecast, now: da
     return Estimate(figure_usd, figure_usd, figure_usd, round(hours, 2), (part,), (asked.reason,))
 
 
-async def _withdraw(tx: Tx, one: RunningInstance, asked: SessionQuestion, said: str, now: datetime) -> None:
+async def _withdraw(tx: Tx, one: Running, asked: SessionQuestion, said: str, now: datetime) -> None:
     """Cancel a question that has no reason any more; its agent need not save for it."""
     node = await tx.get(Node, one.row.id)
     if node is not None:
@@ -272,7 +295,7 @@ async def _withdraw(tx: Tx, one: RunningInstance, asked: SessionQuestion, said: 
     await decide(tx, asked.id, RequestState.CANCELLED, now, SCHEDULER, said)
 
 
-def _cannot_pause(ctx: Context, row: Instance) -> str:
+def _cannot_pause(ctx: Context, row: Billable) -> str:
     """Return why a stop would not help at that cloud; empty where it does."""
     provider = ctx.providers.get(row.cloud)
     if provider is None:
@@ -283,7 +306,7 @@ def _cannot_pause(ctx: Context, row: Instance) -> str:
     return "" if model.load(row.cloud).stop_keeps_data else "a stop there keeps nothing"
 
 
-async def _pause(ctx: Context, tx: Tx, one: RunningInstance, asked_at: datetime, now: datetime) -> None:
+async def _pause(ctx: Context, tx: Tx, one: Running, asked_at: datetime, now: datetime) -> None:
     """Stop a session whose new cost nobody confirmed, where that saves money; otherwise ask its agent to save.
 
     Its end stays.
@@ -295,13 +318,13 @@ async def _pause(ctx: Context, tx: Tx, one: RunningInstance, asked_at: datetime,
     await _ask_to_save(ctx, tx, one, said, now)
 
 
-async def _stop_meanwhile(ctx: Context, tx: Tx, one: RunningInstance, asked_at: datetime, now: datetime) -> None:
+async def _stop_meanwhile(ctx: Context, tx: Tx, one: Running, asked_at: datetime, now: datetime) -> None:
     """Stop an instance whose checkpoint is verified until somebody answers about its rate."""
     said = "Nobody approved its new rate yet, and its newest checkpoint is verified."
     await _stop(ctx, tx, one, asked_at, said, now)
 
 
-async def _stop(ctx: Context, tx: Tx, one: RunningInstance, asked_at: datetime, why: str, now: datetime) -> bool:
+async def _stop(ctx: Context, tx: Tx, one: Running, asked_at: datetime, why: str, now: datetime) -> bool:
     """Order a stop that keeps the disk. False when its cloud refused one since `asked_at`: none is ordered again."""
     (refused,) = await latest_events(tx, one.row.id, EventKind.INSTANCE_NOT_SWITCHED, 1) or (None,)
     if refused is not None and refused.at >= asked_at:
@@ -316,7 +339,7 @@ async def _stop(ctx: Context, tx: Tx, one: RunningInstance, asked_at: datetime, 
     return True
 
 
-async def _ask_to_save(ctx: Context, tx: Tx, one: RunningInstance, said: str, now: datetime) -> None:
+async def _ask_to_save(ctx: Context, tx: Tx, one: Running, said: str, now: datetime) -> None:
     """Ask the agent of an instance once to save and upload, and notify the owner of it."""
     node = await tx.get(Node, one.row.id)
     if node is None or node.wanted:

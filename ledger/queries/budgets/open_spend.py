@@ -104,7 +104,8 @@ async def outstanding(tx: AsyncSession, purse: Purse) -> tuple[Decimal, Decimal]
 async def wrong_sums(tx: AsyncSession) -> list[str]:
     """Return the sessions, and the owners with their projects, whose settled amounts are not what they must be."""
     raw = {session_id: amounts for session_id, *amounts in await tx.execute(by_session())}
-    stored, summed = {}, {}
+    stored: dict[str, list[Decimal]] = {}
+    summed: dict[tuple[str, str], tuple[Decimal, Decimal]] = {}
     for row in await tx.scalars(select(SessionOpenSpend)):
         stored[row.session_id] = [row.usd, row.rate_usd_h]
         usd, rate_usd_h = summed.get((row.owner, row.label), (Decimal(0), Decimal(0)))

@@ -41,17 +41,17 @@ async def test_rows_are_read_fresh_once_their_families_are_locked(pg_db: Databas
         row, other = await rows.instance(tx), await rows.instance(tx)
     ids = [row.id, other.id]
 
-    async def lock() -> list[str]:
+    async def lock() -> list[int | None]:
         async with pg_db.write() as tx:
             await billable_instances(tx, ids)  # As they were before the lock.
-            return [one.status for one in await lock_billable(tx, ids)]
+            return [one.gpu_booked_s for one in await lock_billable(tx, ids)]
 
     async with pg_db.write() as tx:
         await tx.get_one(Request, other.request_id, with_for_update=True)
         locking = asyncio.create_task(lock())
         await somebody_waits(pg_db, locking)
-        await tx.execute(update(Instance).where(Instance.id == other.id).values(status="changed"))
-    assert sorted(await locking) == ["", "changed"]
+        await tx.execute(update(Instance).where(Instance.id == other.id).values(gpu_booked_s=7))
+    assert set(await locking) == {None, 7}
 
 
 async def test_keys_under_which_something_is_booked(db: Database) -> None:

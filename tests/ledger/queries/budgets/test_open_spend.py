@@ -73,6 +73,10 @@ async def test_what_approvals_in_force_may_still_spend(db: Database) -> None:
         assert await outstanding(tx, Purse(Whose.of([rows.BEN]), "else")) == (Decimal(0), Decimal(0))
 
 
+def _table(model: Any) -> Any:
+    return model.__table__
+
+
 async def raw(tx: Tx, purse: Purse) -> tuple[Decimal, Decimal]:
     """The sums over every live session, computed from its grants and entries."""
     each = (await tx.execute(by_session(*purse.conditions()))).all()
@@ -103,7 +107,7 @@ class History:
         asked = await tx.get_one(Request, under.request_id)
         # A grant is made before its session, and given to it later.
         first = self.draw.random() < 0.5
-        caps = {"total_cap_usd": self.usd(9), "price_cap_usd_h": self.usd(2)}
+        caps: dict[str, Any] = {"total_cap_usd": self.usd(9), "price_cap_usd_h": self.usd(2)}
         authority = await rows.grant(tx, asked, GrantState.USED, session_id=under.id if first else None, **caps)
         if not first:
             given = update(GrantRow).where(GrantRow.id == authority.id).values(session_id=under.id)
@@ -141,17 +145,17 @@ class History:
         values: dict[str, Any] = {"state": self.draw.choice(list(GrantState))}
         if self.draw.random() < 0.3:
             values = {"session_id": self.draw.choice((to.session_id, None))}
-        await tx.execute(update(GrantRow.__table__).where(GrantRow.id == of.grant_id).values(**values))
+        await tx.execute(update(_table(GrantRow)).where(GrantRow.id == of.grant_id).values(**values))
 
     async def moved(self, tx: Tx) -> None:
         """A session gets another state."""
         state = self.draw.choice(list(SessionState))
-        await tx.execute(update(Session.__table__).where(Session.id == self._session()).values(state=state))
+        await tx.execute(update(_table(Session)).where(Session.id == self._session()).values(state=state))
 
     async def owned(self, tx: Tx) -> None:
         """A session gets another owner, or another project."""
         values = self.draw.choice(({"owner": rows.BEN.ref}, {"label": None}, {"label": "moe"}))
-        await tx.execute(update(Session.__table__).where(Session.id == self._session()).values(**values))
+        await tx.execute(update(_table(Session)).where(Session.id == self._session()).values(**values))
 
     def _session(self) -> str:
         return self.draw.choice(self.held).session_id
