@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import datetime
-from typing import Any
+from decimal import Decimal
+from typing import Any, NamedTuple
 
-from sqlalchemy import exists, func, select
+from sqlalchemy import ColumnElement, exists, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.kernel.grant import GrantKind
@@ -191,16 +192,71 @@ async def open_instances_of_session(tx: AsyncSession, session_id: str) -> list[I
     )
 
 
-async def open_instances(tx: AsyncSession, cloud: str) -> tuple[list[Instance], bool]:
+class OpenInstance(NamedTuple):
+    """Hold the columns of an instance by which a listing shows that nothing has changed."""
+
+    id: str
+    state: InstanceState
+    cloud: str
+    account: str
+    label: str
+    ref: str | None
+    name: str
+    offer: dict[str, Any]
+    created_at: datetime
+    sent_at: datetime | None
+    live_at: datetime | None
+    reachable_at: datetime | None
+    wanted: str | None
+    price_usd_h: Decimal
+    status: str
+    status_text: str
+    machine_id: str | None
+    absent_at: list[str]
+    ssh_host: str | None
+    ssh_port: int | None
+    ssh_user: str | None
+    ports: dict[str, str] | None
+    host_key_at: datetime | None
+    other_gpus: str
+    trouble_at: datetime | None
+    terminate_acked_at: datetime | None
+    terminate_called_at: datetime | None
+    billing_from: datetime | None
+    billing_until: datetime | None
+    storage_from: datetime | None
+    storage_until: datetime | None
+    unbilled_at: datetime | None
+
+
+_OPEN_COLUMNS: tuple[Any, ...] = tuple(getattr(Instance, name) for name in OpenInstance._fields)
+#: An instance, or those columns of it.
+Open = Instance | OpenInstance
+
+
+def _open_at(cloud: str) -> tuple[ColumnElement[bool], ...]:
+    return Instance.cloud == cloud, Instance.state.in_(OPEN_INSTANCE - {InstanceState.READY})
+
+
+async def open_instances(tx: AsyncSession, cloud: str, few: int) -> tuple[Sequence[Open], bool]:
     """Return instances of every account at one cloud that may exist there and were already sent.
 
-    And whether an orphan may be open there, in the same statement; where no instance is, it does not say.
+    And whether an orphan may be open there, in the same statement; where no instance is, it does not say. More than
+    `few` are returned as columns: a whole fleet is read each minute, and nearly nothing of it has changed.
     """
-    states = OPEN_INSTANCE - {InstanceState.READY}
     orphans = exists().where(Orphan.cloud == cloud, Orphan.state != OrphanState.GONE)
-    query = select(Instance, orphans.label("orphans")).where(Instance.cloud == cloud, Instance.state.in_(states))
-    rows = (await tx.execute(query)).all()
-    return [row.Instance for row in rows], bool(rows[0].orphans) if rows else True
+    query = select(Instance, orphans.label("orphans")).where(*_open_at(cloud))
+    rows = (await tx.execute(query.limit(few + 1))).all()
+    is_orphan = bool(rows[0].orphans) if rows else True
+    if len(rows) <= few:
+        return [row.Instance for row in rows], is_orphan
+    columns = await tx.execute(select(*_OPEN_COLUMNS).where(*_open_at(cloud)))
+    return [OpenInstance._make(row) for row in columns], is_orphan
+
+
+async def open_instances_of(tx: AsyncSession, cloud: str, instance_ids: Collection[str]) -> list[Instance]:
+    """Return which of these may exist at the cloud and were already sent."""
+    return list(await tx.scalars(select(Instance).where(*_open_at(cloud), Instance.id.in_(instance_ids))))
 
 
 async def instances_by_label(tx: AsyncSession, labels: Collection[str]) -> dict[str, Instance]:

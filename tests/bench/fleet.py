@@ -18,6 +18,7 @@ from typing import Any, cast
 
 from sqlalchemy import insert, text
 
+from bot.main import GC_THRESHOLDS
 from bot.rules.nodes.checkins import Report
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.timing import Timing
@@ -239,6 +240,8 @@ STEPS: tuple[tuple[str, Step, float | None], ...] = (
 
 async def measure(name: str, db: Database) -> AsyncIterator[tuple[str, str, str]]:
     """The lines of the report for one database: seconds at the size of the aim, and the growth."""
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)  # As `serve` does.
     took: dict[str, list[float]] = {label: [] for label, *_ in STEPS}
     calls: list[int] = []
     fleet, there = Fleet(db), 0

@@ -160,8 +160,15 @@ def running(
     stopped_s: int = 0,
 ) -> Decimal:
     """Return the dollars of [start, until) beyond the `booked_h` booked whole hours: what ending now would add."""
-    if start is None or booked_h > completed(start, until):
+    whole = completed(start, until) if start is not None else 0
+    if start is None or booked_h > whole:
         return Decimal(0)
+    if not stopped_s and start <= until:
+        # What `pieces` adds up to where no stop was booked: the costs of a whole fleet are read each minute.
+        hourly = money.amount(rate_usd_h)
+        used_s = max(seconds(start, until), Decimal(1 if rule.minimum_s else 0))
+        rest = amount(used_s, rate_usd_h, rule) - hourly * whole
+        return hourly * (whole - booked_h) + max(rest, Decimal(0))
     unbooked = pieces(start, until, rate_usd_h, rule, final=True, stopped_s=stopped_s, first_hour=booked_h)
     return sum((piece.amount_usd for piece in unbooked), Decimal(0))
 

@@ -29,6 +29,7 @@ from ledger.kernel import money
 from ledger.kernel.booked_component import BookedComponent
 from ledger.kernel.entry_kind import EntryKind
 from ledger.models import Disk, Instance, Orphan
+from ledger.queries.lookups import Open
 from ledger.queries.metering import (
     Billable,
     billable_ids,
@@ -134,7 +135,7 @@ def _listed_until(row: Billable | Orphan, now: datetime) -> datetime:
         return now  # The reconcile pass pages the operators about it; its cost, and the others', is booked meanwhile.
 
 
-def billed_time(row: Instance, item: ObservedInstance, rule: BillingRule, at: datetime) -> dict[str, datetime | None]:
+def billed_time(row: Open, item: ObservedInstance, rule: BillingRule, at: datetime) -> dict[str, datetime | None]:
     """Return the columns of billed time after a listing at time `at`."""
     before = Billed(
         row.billing_from,

@@ -13,6 +13,7 @@ from bot.services.notifications.interruption import notify_interruption
 from bot.services.runtime.context import Context
 from ledger.kernel.states import InstanceState
 from ledger.models import Instance
+from ledger.queries.lookups import Open
 from ledger.queries.nodes import node_of
 from providers.contract import InstanceStatus, NotSeen, ObservedInstance, Provider
 from providers.errors import ProviderError
@@ -45,7 +46,7 @@ async def watch(ctx: Context, row: Instance, item: ObservedInstance, now: dateti
     return True
 
 
-def instead(row: Instance, item: ObservedInstance) -> str:
+def instead(row: Open, item: ObservedInstance) -> str:
     """Say which GPUs the instance has in place of the approved ones; "" where they match."""
     return other_gpus(str(row.offer["gpu"]), int(row.offer["gpu_count"]), item.gpu, item.gpu_count)
 

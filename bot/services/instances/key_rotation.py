@@ -18,12 +18,13 @@ from bot.services.runtime.context import Context
 from ledger.core import announce
 from ledger.kernel.actor import SYSTEM
 from ledger.kernel.states import NotificationKind
-from ledger.models import Instance, Orphan
+from ledger.models import Orphan
 from ledger.queries.cloud_accounts import AccountInUse, move_account
+from ledger.queries.lookups import Open
 from providers.contract import Listing, Provider
 
 
-def proven(labels: LabelKey, listing: Listing, rows: Iterable[Instance | Orphan]) -> set[str]:
+def proven(labels: LabelKey, listing: Listing, rows: Iterable[Open | Orphan]) -> set[str]:
     """Return the accounts of rows that this complete listing of another key proves to be the listed account."""
     items = {item.ref: item for item in listing.items}
     others = [(row, items.get(row.ref or "")) for row in rows if row.account != listing.account]

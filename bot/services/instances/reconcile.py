@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -38,7 +38,7 @@ from ledger.kernel.event_kind import EventKind
 from ledger.kernel.proof import Absence, ProofOfEnd
 from ledger.kernel.states import InstanceState
 from ledger.models import GrantRow, Instance, Request
-from ledger.queries.lookups import open_instances
+from ledger.queries.lookups import Open, OpenInstance, open_instances, open_instances_of
 from ledger.queries.nodes import open_exchange
 from providers.capabilities import BillingRule
 from providers.contract import InstanceStatus, Leaves, Listing, ObservedInstance, Provider
@@ -46,6 +46,10 @@ from providers.errors import ProviderError
 
 log = logging.getLogger(__name__)
 
+#: Up to so many instances at one cloud are read as a whole at once: a second statement would cost more.
+FEW = 50
+#: Instances of a large fleet with something to do that are read by one statement.
+READ_AT_ONCE = 500
 RUNNING_STATES = frozenset({InstanceState.LIVE, InstanceState.STOPPED})
 
 
@@ -71,12 +75,12 @@ async def observe(ctx: Context, cloud: str) -> Pass:
         # asked for, because the answer shows the cloud's time.
         return Pass(len(listing.items), urgent=True, problem=doubt)
     async with ctx.db.read() as tx:
-        every, orphans = await open_instances(tx, cloud)
+        every, orphans = await open_instances(tx, cloud, FEW)
     rekeyed = key_rotation.proven(ctx.labels, listing, every)
     if rekeyed:
         await key_rotation.take_over(ctx, listing, rekeyed)
         async with ctx.db.read() as tx:
-            every, orphans = await open_instances(tx, cloud)
+            every, orphans = await open_instances(tx, cloud, FEW)
     rows = [row for row in every if row.account == provider.account]
     seen = _match(rows, listing)
     running = [row for row in rows if row.state in RUNNING_STATES]
@@ -87,9 +91,10 @@ async def observe(ctx: Context, cloud: str) -> Pass:
     if problem:
         await page(ctx, f"breaker/{cloud}", f"{cloud}: {problem}")
         rows = [row for row in rows if row not in lost]
-    followed = (_step(ctx, provider, row, seen.get(row.id), listing) for row in rows)
+    busy = await _busy(ctx, cloud, rows, seen, listing)
+    followed = (_step(ctx, provider, row, seen.get(row.id), listing) for row in busy)
     steps = await asyncio.gather(
-        *(alone(ctx, row.id, "the check", step, False) for row, step in zip(rows, followed, strict=True))
+        *(alone(ctx, row.id, "the check", step, False) for row, step in zip(busy, followed, strict=True))
     )
     await note_reported_restarts(ctx, running, seen, ctx.clock.now())
     held = {item.ref for item in seen.values()}
@@ -103,13 +108,39 @@ async def observe(ctx: Context, cloud: str) -> Pass:
     return Pass(len(listing.items), urgent=found_orphans or any(_is_urgent(row) for row in rows), problem=problem or "")
 
 
-def _is_repriced(row: Instance, item: ObservedInstance | None) -> bool:
+async def _busy(
+    ctx: Context, cloud: str, rows: Sequence[Open], seen: Mapping[str, ObservedInstance], listing: Listing
+) -> list[Instance]:
+    """Return the rows in which there may be something to do. Of a large fleet only those are read as a whole."""
+    found = [row for row in rows if isinstance(row, Instance)]
+    ids = [row.id for row in rows if not isinstance(row, Instance) and not _is_quiet(ctx, row, seen, listing)]
+    for first in range(0, len(ids), READ_AT_ONCE):
+        async with ctx.db.read() as tx:
+            found += await open_instances_of(tx, cloud, ids[first : first + READ_AT_ONCE])
+    return found
+
+
+def _is_quiet(ctx: Context, row: OpenInstance, seen: Mapping[str, ObservedInstance], listing: Listing) -> bool:
+    """Whether the step of an instance would do nothing: it runs, and is listed as it was."""
+    item = seen.get(row.id)
+    ready = row.state is InstanceState.LIVE and row.reachable_at is not None and row.wanted is None
+    if item is None or not ready or row.terminate_acked_at is not None or not listing.proves_absence:
+        return False
+    try:
+        found = trouble(item.status, spot=bool(row.offer.get("spot")), other=instead(row, item))
+        billing = ctx.providers[row.cloud].capabilities.billing
+        return found is None and not _changes(row, item, billing, listing.at)
+    except (ArithmeticError, LookupError, TypeError, ValueError):
+        return False  # Its own step fails in the same way, and reports it.
+
+
+def _is_repriced(row: Open, item: ObservedInstance | None) -> bool:
     """Whether a running instance was listed at another rate than the one that was known."""
     usd_h = item.price_usd_h if item is not None and item.status is InstanceStatus.RUNNING else None
     return row.state is InstanceState.LIVE and usd_h is not None and usd_h > 0 and money.rate(usd_h) != row.price_usd_h
 
 
-def _match(rows: list[Instance], listing: Listing) -> dict[str, ObservedInstance]:
+def _match(rows: Sequence[Open], listing: Listing) -> dict[str, ObservedInstance]:
     """Match rows with listed instances: by the cloud's id, or by the full name while there is no id."""
     by_ref = {item.ref: item for item in listing.items}
     by_name = {item.name: item for item in reversed(listing.items) if item.name}
@@ -121,7 +152,7 @@ def _match(rows: list[Instance], listing: Listing) -> dict[str, ObservedInstance
     }
 
 
-def _should_be_listed(row: Instance, listing: Listing, provider: Provider) -> bool:
+def _should_be_listed(row: Open, listing: Listing, provider: Provider) -> bool:
     """Whether the listing must show this row.
 
     A row that became live within the cloud's visibility lag may be missing for that reason alone.
@@ -130,7 +161,7 @@ def _should_be_listed(row: Instance, listing: Listing, provider: Provider) -> bo
     return listing.at - (row.live_at or row.created_at) > lag
 
 
-def _is_urgent(row: Instance) -> bool:
+def _is_urgent(row: Open) -> bool:
     if row.wanted is not None:
         return True
     return row.state is not InstanceState.STOPPED and (row.state is not InstanceState.LIVE or row.reachable_at is None)
@@ -251,7 +282,7 @@ async def _rebill(ctx: Context, tx: Tx, instance_id: str, changes: Mapping[str, 
         await change_rate(ctx, tx, instance_id, changes["price_usd_h"], now)
 
 
-def _changes(row: Instance, item: ObservedInstance, rule: BillingRule, at: datetime) -> dict[str, Any]:
+def _changes(row: Open, item: ObservedInstance, rule: BillingRule, at: datetime) -> dict[str, Any]:
     """Return only what differs, so that an unchanged fleet costs no write. `at` is when the cloud was listed."""
     seen: dict[str, Any] = {
         "status": str(item.status),

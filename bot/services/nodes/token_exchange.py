@@ -26,6 +26,7 @@ from ledger.kernel.actor import SYSTEM
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import bare_id
 from ledger.models import Instance, Node, Session
+from ledger.queries.lookups import Open
 from ledger.queries.nodes import nodes_of, open_exchange
 from providers.contract import InstanceStatus, ObservedInstance
 
@@ -107,7 +108,7 @@ async def notify_replaced(tx: Tx, policy: Policy, instance_id: str, kind: TokenK
 
 
 async def note_reported_restarts(
-    ctx: Context, rows: Sequence[Instance], seen: Mapping[str, ObservedInstance], now: datetime
+    ctx: Context, rows: Sequence[Open], seen: Mapping[str, ObservedInstance], now: datetime
 ) -> None:
     """Open one more exchange on each listed instance that its cloud says was started after its last exchange."""
     started = {

@@ -15,6 +15,7 @@ from ledger.models import AdvanceApproval, Approval, GrantRow, Request, SshKey, 
 from ledger.queries.access import Whose
 from ledger.queries.cloud_accounts import accounts_in_use
 from ledger.queries.lookups import (
+    OpenInstance,
     advances_of,
     billed_since,
     failed_machines,
@@ -29,6 +30,7 @@ from ledger.queries.lookups import (
     open_advances,
     open_grants,
     open_instances,
+    open_instances_of,
     open_instances_of_session,
     open_starts,
     past_on_hosts,
@@ -64,7 +66,7 @@ async def test_rows_of_a_session(db: Database) -> None:
         assert [g.id for g in await open_grants(tx, session.request_id)] == [spare.id]
         assert await next_numbers(tx, session.request_id, "create") == (3, 3)
         assert await next_numbers(tx, session.request_id, "extend") == (1, 3)
-        assert await open_instances(tx, "vast") == ([], True)  # One was never sent, the other is gone.
+        assert await open_instances(tx, "vast", 9) == ([], True)  # One was never sent, the other is gone.
         assert await billable_ids(tx) == []
 
 
@@ -122,7 +124,7 @@ async def test_a_cloud_without_an_open_orphan_says_so(db: Database) -> None:
         await rows.stray(tx, OrphanState.GONE)
         await rows.stray(tx, cloud="runpod")
     async with db.read() as tx:
-        found, orphans = await open_instances(tx, "vast")
+        found, orphans = await open_instances(tx, "vast", 9)
     assert ([one.id for one in found], orphans) == ([live.id], False)
 
 
@@ -135,11 +137,17 @@ async def test_rows_of_a_cloud(db: Database) -> None:
         await rows.stray(tx, OrphanState.GONE)
         foreign = await rows.stray(tx, account="acct-2")
     async with db.read() as tx:
-        found, orphans = await open_instances(tx, "vast")
+        found, orphans = await open_instances(tx, "vast", 9)
         assert {i.id for i in found} == {live.id, other.id, unknown.id}
         assert orphans
         assert len(await billable_ids(tx)) == 2
         assert {s.id for s in await open_orphans(tx, "vast")} == {stray.id, foreign.id}
+        columns, orphans = await open_instances(tx, "vast", 2)  # More than these few.
+        assert {i.id for i in columns} == {live.id, other.id, unknown.id}
+        assert orphans
+        assert all(isinstance(one, OpenInstance) for one in columns)
+        of_them = await open_instances_of(tx, "vast", [live.id, "ins_none"])
+        assert [i.id for i in of_them] == [live.id]
         assert [(one.account, one.count) for one in await accounts_in_use(tx)] == [("acct-1", 3), ("acct-2", 2)]
         assert set(await instances_by_label(tx, [live.label, "none"])) == {live.label}
         assert await instances_by_label(tx, []) == {}

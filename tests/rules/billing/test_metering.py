@@ -184,3 +184,24 @@ def test_a_rate_that_changes_after_a_stop_leaves_what_the_stop_booked() -> None:
     assert rate_step(NOW, at, Decimal(6), Decimal(12)) == -5
     assert rate_step(NOW, at, Decimal(6), Decimal(12), 1800) == -2
     assert rate_step(NOW, at, Decimal(6), Decimal(12), 3000) == 0
+
+
+@given(
+    st.integers(-10, 40 * 3600),
+    st.integers(0, 3600),
+    st.decimals("0.01", "30", places=6),
+    RULES,
+    st.integers(0, 40),
+)
+def test_what_runs_is_the_sum_of_the_pieces_that_are_not_booked(
+    used_s: int, fraction: int, rate_usd_h: Decimal, rule: BillingRule, booked_h: int
+) -> None:
+    until = NOW + timedelta(seconds=used_s, milliseconds=fraction)
+    every = pieces(NOW, until, rate_usd_h, rule, final=True)
+    left = sum((piece.amount_usd for piece in every[booked_h:]), Decimal(0))
+    assert running(NOW, until, rate_usd_h, rule, booked_h) == left
+    for stopped_s in (1, max(used_s // 2, 0)):
+        every = pieces(NOW, until, rate_usd_h, rule, final=True, stopped_s=stopped_s)
+        assert pieces(NOW, until, rate_usd_h, rule, final=True, stopped_s=stopped_s, first_hour=1) == [
+            piece for piece in every if piece.suffix != "h0"
+        ]
