@@ -89,6 +89,8 @@ def _between(first_s: int, last_s: int, rate_usd_h: Decimal) -> Decimal:
 
 def _up_to(used_s: int, rate_usd_h: Decimal) -> Decimal:
     whole, rest_s = divmod(used_s, HOUR_S)
+    if not rest_s:
+        return money.amount(rate_usd_h) * whole
     return money.amount(rate_usd_h) * whole + money.amount(rate_usd_h * rest_s / HOUR_S)
 
 

@@ -34,6 +34,7 @@ from ledger.kernel.states import GrantState, InstanceState, SessionState
 from ledger.models import GrantRow, Instance, Request, Session
 from ledger.queries.journal import done_before, latest_events
 from ledger.queries.lookups import instances_of_session, open_starts
+from ledger.queries.metering import Billable
 from ledger.queries.nodes import amend_node, open_exchange
 from ledger.queries.overspend import ApprovedRate, approved_rate, open_overspend_request
 from ledger.queries.views import session_to_change
@@ -308,3 +309,14 @@ async def _started(tx: Tx, row: Instance, now: datetime) -> None:
     await node_api.forget(tx, row)
     for grant in await open_starts(tx, row.session_id):
         await move(tx, GrantRow, grant.id, GrantState.USED, now, SYSTEM)
+
+
+def cannot_pause(ctx: Context, row: Billable) -> str:
+    """Return why a stop would not help at that cloud; empty where it does."""
+    provider = ctx.providers.get(row.cloud)
+    if provider is None:
+        return "its cloud is not set up here"
+    able = provider.capabilities
+    if not able.stop or able.billing.gpu_while_stopped:
+        return "a stop there saves nothing"
+    return "" if model.load(row.cloud).stop_keeps_data else "a stop there keeps nothing"

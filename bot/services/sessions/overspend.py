@@ -48,7 +48,7 @@ from ledger.models import Instance, Node, Request, Session
 from ledger.queries.decisions import shown_options
 from ledger.queries.journal import latest_events
 from ledger.queries.lookups import instances_of_session
-from ledger.queries.metering import Billable, BilledInstance
+from ledger.queries.metering import BilledInstance
 from ledger.queries.overspend import (
     RunningInstance,
     SessionQuestion,
@@ -59,7 +59,6 @@ from ledger.queries.overspend import (
     running_ids,
 )
 from providers.capabilities import BillingRule, BillingStart
-from providers.profiles import model
 
 #: A running session with its instance's whole row.
 Running = RunningInstance[Instance]
@@ -88,10 +87,9 @@ def spend_forecast_of(one: RunningInstance[Any], now: datetime) -> SpendForecast
     most = Decimal(str(hours)) if hours is not None else None
     if most is not None:
         most = min(most, amendments.hours_of(terms))
-    spent_usd = one.elsewhere_usd + one.booked.usd + running_usd(row, one.booked, now, BillingRule())
     return overspend.spend_forecast(
         Approved(amendments.expected(RequestKind.PROVISION, terms), one.cap_usd, most, tuple(known)),
-        Seen(row.sent_at or row.created_at, spent_usd, row.price_usd_h),
+        Seen(row.sent_at or row.created_at, _spent_usd(one, now), row.price_usd_h),
         one.deadline,
         ahead.eta if ahead else None,
         now,
@@ -134,9 +132,25 @@ def _is_due(ctx: Context, one: RunningInstance[Any], now: datetime) -> bool:
     """Whether there is something to ask or to follow. A stopped session is here only for its rate."""
     if one.row.state is InstanceState.STOPPED:
         return next_step(_host_price(ctx, one)) is PriceStep.ASK
-    is_over = overspend.is_over(_forecast(ctx, one, now), ctx.policy.price_tolerance, now)
-    is_above = next_step(_host_price(ctx, one)) is not PriceStep.WITHIN
-    return is_over or is_above or _open(one) is not None
+    if one.questions or one.row.price_usd_h > one.rate_cap_usd_h or not _fits_until_its_end(ctx, one, now):
+        is_over = overspend.is_over(_forecast(ctx, one, now), ctx.policy.price_tolerance, now)
+        is_above = next_step(_host_price(ctx, one)) is not PriceStep.WITHIN
+        return is_over or is_above or _open(one) is not None
+    return False
+
+
+def _fits_until_its_end(ctx: Context, one: RunningInstance[Any], now: datetime) -> bool:
+    """Whether a session about which nothing was asked costs no more than approved even if it runs until its end.
+
+    Most do, and no forecast ends later. So the forecast of a whole fleet is made for the others only.
+    """
+    approved_usd = amendments.expected(RequestKind.PROVISION, one.terms)
+    latest = SpendForecast(approved_usd, one.cap_usd, _spent_usd(one, now), one.row.price_usd_h, one.deadline)
+    return not overspend.is_over(latest, ctx.policy.price_tolerance, now)
+
+
+def _spent_usd(one: RunningInstance[Any], now: datetime) -> Decimal:
+    return one.elsewhere_usd + one.booked.usd + running_usd(one.row, one.booked, now, BillingRule())
 
 
 def _open(one: RunningInstance[Any]) -> SessionQuestion | None:
@@ -160,7 +174,7 @@ def _host_price(ctx: Context, one: RunningInstance[Any], *, is_saved: bool = Fal
         one.approved_usd_h,
         was_ready=True,
         asked_usd_h=price_cap(asked.price_usd_h, ctx.policy) if asked is not None and pending else None,
-        may_stop=one.row.state is InstanceState.LIVE and not _cannot_pause(ctx, one.row),
+        may_stop=one.row.state is InstanceState.LIVE and not power.cannot_pause(ctx, one.row),
         is_saved=is_saved,
     )
 
@@ -234,7 +248,7 @@ async def _ask(
     by_people = replace(ctx.policy, auto_approve_below_usd=None)
     mandate = await approvers.fresh(tx, ctx.policy, parent.requester, parent.job, [(figure, row.offer)])
     needed = plan(by_people, figure, figure, Decimal(session.hours), RequestState.APPROVED, mandate)
-    can_pause = not _cannot_pause(ctx, row)
+    can_pause = not power.cannot_pause(ctx, row)
     said = overspend.question(forecast, ctx.policy.overspend_answer_s // 60, can_pause=can_pause, now=now)
     if about_rate:
         said = host_price.question(
@@ -295,24 +309,13 @@ async def _withdraw(tx: Tx, one: Running, asked: SessionQuestion, said: str, now
     await decide(tx, asked.id, RequestState.CANCELLED, now, SCHEDULER, said)
 
 
-def _cannot_pause(ctx: Context, row: Billable) -> str:
-    """Return why a stop would not help at that cloud; empty where it does."""
-    provider = ctx.providers.get(row.cloud)
-    if provider is None:
-        return "its cloud is not set up here"
-    able = provider.capabilities
-    if not able.stop or able.billing.gpu_while_stopped:
-        return "a stop there saves nothing"
-    return "" if model.load(row.cloud).stop_keeps_data else "a stop there keeps nothing"
-
-
 async def _pause(ctx: Context, tx: Tx, one: Running, asked_at: datetime, now: datetime) -> None:
     """Stop a session whose new cost nobody confirmed, where that saves money; otherwise ask its agent to save.
 
     Its end stays.
     """
     why = "Nobody approved its higher cost."
-    if not _cannot_pause(ctx, one.row) and await _stop(ctx, tx, one, asked_at, why, now):
+    if not power.cannot_pause(ctx, one.row) and await _stop(ctx, tx, one, asked_at, why, now):
         return
     said = "Nobody approved its higher cost. Its agent saves a checkpoint, and it ends at its approved amount."
     await _ask_to_save(ctx, tx, one, said, now)
