@@ -1,6 +1,6 @@
 """Write the ledger: moves, claims, locks, events, inbox, outbox and entries."""
 
-from ledger.core.claims import Claim, claim, claim_deliveries, release, wake
+from ledger.core.claims import Claim, claim, claim_deliveries, claim_rows, release, wake
 from ledger.core.events import announce, announce_once, record
 from ledger.core.locks import (
     lock_auto_approval,
@@ -18,7 +18,6 @@ from ledger.core.outbox import (
     notification_dead,
     notification_of,
     notification_sent,
-    notifications_by_id,
     notifications_of,
 )
 from ledger.core.writes import NewEntry, Tx, add_request, amend, book, book_all
@@ -37,6 +36,7 @@ __all__ = [
     "book_all",
     "claim",
     "claim_deliveries",
+    "claim_rows",
     "decide",
     "lock_auto_approval",
     "lock_budgets",
@@ -51,7 +51,6 @@ __all__ = [
     "notification_dead",
     "notification_of",
     "notification_sent",
-    "notifications_by_id",
     "notifications_of",
     "record",
     "release",

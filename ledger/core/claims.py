@@ -69,6 +69,31 @@ async def claim(
     lease: timedelta,
 ) -> list[Claim]:
     """Claim at most `limit` due rows of `model` in one of `states`, the longest overdue first."""
+    return [held for held, _ in await _claimed(db, model, (), now, states, limit, lease)]
+
+
+async def claim_rows(
+    db: Database,
+    model: type[Model],
+    *,
+    now: datetime,
+    states: Collection[Any],
+    limit: int,
+    lease: timedelta,
+) -> list[tuple[Claim, Model]]:
+    """Claim like `claim`, and return each row as its claim left it, so that it need not be read again."""
+    return [(held, row) for held, (row, *_) in await _claimed(db, model, (model,), now, states, limit, lease)]
+
+
+async def _claimed(
+    db: Database,
+    model: type[Model],
+    wanted: Sequence[Any],
+    now: datetime,
+    states: Collection[Any],
+    limit: int,
+    lease: timedelta,
+) -> list[tuple[Claim, Any]]:
     due, asked = _due(model, frozenset(states)), {"now": now, "most": limit}
     async with db.read() as tx:
         ids = list(await tx.scalars(due, asked))
@@ -77,15 +102,21 @@ async def claim(
     async with db.write() as tx:
         if may_lock(tx):
             ids = list(await tx.scalars(due.with_for_update(skip_locked=True), asked))
-        return await _take(tx, model, ids, now + lease, *_is_due(model, states, now))
+        return await _take(tx, model, wanted, ids, now + lease, *_is_due(model, states, now))
 
 
 async def _take(
-    tx: AsyncSession, model: type[Any], ids: Sequence[str], until: datetime, *still: ColumnElement[bool]
-) -> list[Claim]:
-    """Claim those of these rows of which `still` holds: another may have taken one since it was found.
+    tx: AsyncSession,
+    model: type[Any],
+    wanted: Sequence[Any],
+    ids: Sequence[str],
+    until: datetime,
+    *still: ColumnElement[bool],
+) -> list[tuple[Claim, Any]]:
+    """Claim those of these rows of which `still` holds, and return what is `wanted` of each.
 
-    A row that had a token gets another one than a free row, so that the one statement also says what was taken over.
+    Another may have taken one since it was found. A row that had a token gets another one than a free row, so that the
+    one statement also says what was taken over.
     """
     if not ids:
         return []
@@ -95,10 +126,15 @@ async def _take(
         update(model)
         .where(key.in_(ids), *still)
         .values(claim_token=token, claim_until=until, due_at=until)
-        .returning(key, model.claim_token)
+        .returning(*wanted, key.label("claimed_key"), model.claim_token.label("claimed_by"))
+        .execution_options(synchronize_session=False)
     )
-    found: dict[str, str] = dict(taken.all())
-    return [Claim(row_id, found[row_id], found[row_id] == over) for row_id in ids if row_id in found]
+    found = {row.claimed_key: row for row in taken.all()}
+    return [
+        (Claim(row_id, found[row_id].claimed_by, found[row_id].claimed_by == over), found[row_id])
+        for row_id in ids
+        if row_id in found
+    ]
 
 
 async def claim_deliveries(db: Database, *, now: datetime, share: int, limit: int, lease: timedelta) -> list[Claim]:
@@ -128,7 +164,7 @@ async def claim_deliveries(db: Database, *, now: datetime, share: int, limit: in
         if may_lock(tx):
             chosen = select(row.id).where(row.id.in_(ids), due)
             ids = list(await tx.scalars(chosen.with_for_update(skip_locked=True)))
-        return await _take(tx, row, ids, now + lease, due)
+        return [held for held, _ in await _take(tx, row, (), ids, now + lease, due)]
 
 
 async def release(tx: AsyncSession, model: type[Model], held: Claim, *, due_at: datetime | None, **values: Any) -> bool:

@@ -5,7 +5,6 @@ Notifications are made by `ledger.core.events`.
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from datetime import datetime
 from typing import Any
 
@@ -43,11 +42,6 @@ async def notifications_of(tx: AsyncSession, kind: NotificationKind, subject: st
     """Return the notifications of one kind about one subject, wherever they are shown."""
     found = select(Notification).where(Notification.kind == kind, Notification.subject == subject)
     return list(await tx.scalars(found.order_by(Notification.id)))
-
-
-async def notifications_by_id(tx: AsyncSession, ids: Collection[str]) -> list[Notification]:
-    """Return rows of the outbox by their ids, in one statement."""
-    return list(await tx.scalars(select(Notification).where(Notification.id.in_(ids)).order_by(Notification.id)))
 
 
 async def notification_sent(

@@ -8,7 +8,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, exists, func, select
+from sqlalchemy import ColumnElement, and_, exists, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.kernel.grant import GrantKind
@@ -241,15 +241,16 @@ def _open_at(cloud: str) -> tuple[ColumnElement[bool], ...]:
 async def open_instances(tx: AsyncSession, cloud: str, few: int) -> tuple[Sequence[Open], bool]:
     """Return instances of every account at one cloud that may exist there and were already sent.
 
-    And whether an orphan may be open there, in the same statement; where no instance is, it does not say. More than
+    And whether an orphan is open there, in the same statement, also where no instance is. More than
     `few` are returned as columns: a whole fleet is read each minute, and nearly nothing of it has changed.
     """
     orphans = exists().where(Orphan.cloud == cloud, Orphan.state != OrphanState.GONE)
-    query = select(Instance, orphans.label("orphans")).where(*_open_at(cloud))
+    one = select(orphans.label("orphans")).subquery()
+    query = select(Instance, one.c.orphans).select_from(one.outerjoin(Instance, and_(*_open_at(cloud))))
     rows = (await tx.execute(query.limit(few + 1))).all()
-    is_orphan = bool(rows[0].orphans) if rows else True
-    if len(rows) <= few:
-        return [row.Instance for row in rows], is_orphan
+    is_orphan, found = bool(rows[0].orphans), [row.Instance for row in rows if row.Instance is not None]
+    if len(found) <= few:
+        return found, is_orphan
     columns = await tx.execute(select(*_OPEN_COLUMNS).where(*_open_at(cloud)))
     return [OpenInstance._make(row) for row in columns], is_orphan
 

@@ -30,7 +30,7 @@ from bot.services.notifications.paging import alone
 from bot.services.runtime import recovery_mode
 from bot.services.runtime.clock_guard import clock_problem
 from bot.services.runtime.context import Context
-from ledger.core import Claim, StaleMove, Tx, amend, claim, lock_family, move, release
+from ledger.core import Claim, StaleMove, Tx, amend, claim_rows, lock_family, move, release
 from ledger.kernel.actor import SYSTEM
 from ledger.kernel.grant import Grant, GrantKind
 from ledger.kernel.job import JobRequest
@@ -74,10 +74,10 @@ async def send_due(ctx: Context) -> int:
     states = {InstanceState.READY, InstanceState.SENDING}
     able = [provider.capabilities for provider in ctx.providers.values()]
     lease = max([timedelta(seconds=ctx.timing.claim_ttl_s), *(create_lease(ctx, one) for one in able)])
-    held = await claim(ctx.db, Instance, now=ctx.clock.now(), states=states, limit=BATCH, lease=lease)
+    held = await claim_rows(ctx.db, Instance, now=ctx.clock.now(), states=states, limit=BATCH, lease=lease)
     recovering = bool(held) and await recovery_mode.now_on(ctx.db)
     await asyncio.gather(
-        *(alone(ctx, one.row_id, "the create", _send(ctx, one, recovering=recovering), None) for one in held)
+        *(alone(ctx, row.id, "the create", _send(ctx, one, row, recovering=recovering), None) for one, row in held)
     )
     return len(held)
 
@@ -87,8 +87,8 @@ def create_lease(ctx: Context, able: Capabilities) -> timedelta:
     return timedelta(seconds=able.create_timeout_s * ctx.timing.create_patience)
 
 
-async def _send(ctx: Context, held: Claim, *, recovering: bool) -> None:
-    work = await _load(ctx, held.row_id)
+async def _send(ctx: Context, held: Claim, row: Instance, *, recovering: bool) -> None:
+    work = await _load(ctx, row)
     provider = ctx.providers.get(work.instance.cloud)
     try:
         if work.instance.state is InstanceState.SENDING:
@@ -113,9 +113,8 @@ async def _send(ctx: Context, held: Claim, *, recovering: bool) -> None:
     ctx.hints.outbox.set()
 
 
-async def _load(ctx: Context, instance_id: str) -> _Work:
+async def _load(ctx: Context, instance: Instance) -> _Work:
     async with ctx.db.read() as tx:
-        instance = await tx.get_one(Instance, instance_id)
         session = await tx.get_one(Session, instance.session_id)
         request = await tx.get_one(Request, instance.request_id)
         return _Work(

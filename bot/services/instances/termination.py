@@ -17,7 +17,7 @@ from bot.services.outbox import barrier
 from bot.services.people import direct_messages
 from bot.services.runtime import recovery_mode
 from bot.services.runtime.context import Context
-from ledger.core import Claim, Tx, amend, claim, decide, lock_family, move, release
+from ledger.core import Claim, Tx, amend, claim_rows, decide, lock_family, move, release
 from ledger.kernel.actor import Actor
 from ledger.kernel.checkpoint_step import BEHIND
 from ledger.kernel.end_reason import EndReason
@@ -59,26 +59,25 @@ async def terminate_due(ctx: Context) -> int:
     A call that returns is not done: only complete listings without the instance prove the end.
     """
     lease = timedelta(seconds=ctx.timing.claim_ttl_s)
-    held = await claim(
+    held = await claim_rows(
         ctx.db, Instance, now=ctx.clock.now(), states={InstanceState.TERMINATING}, limit=BATCH, lease=lease
     )
     began_at = await recovery_mode.began_at(ctx.db) if held else None
-    await asyncio.gather(*(alone(ctx, one.row_id, "the end", _terminate(ctx, one, began_at), None) for one in held))
+    await asyncio.gather(
+        *(alone(ctx, row.id, "the end", _terminate(ctx, one, row, began_at), None) for one, row in held)
+    )
     if held:
         ctx.hints.sweep.set()
     return len(held)
 
 
-async def _terminate(ctx: Context, held: Claim, began_at: datetime | None) -> None:
-    """Terminate one instance, or postpone it while something delays it.
-
-    `began_at` is when recovery mode began, None when it is off.
-    """
-    async with ctx.db.read() as tx:
-        row = await tx.get_one(Instance, held.row_id)
-        now = ctx.clock.now()
-        pause_s = ctx.timing.recovery_page_s
-        waits_until = await recovery_mode.waits_until(tx, row, began_at, pause_s, now) if began_at is not None else None
+async def _terminate(ctx: Context, held: Claim, row: Instance, began_at: datetime | None) -> None:
+    """Terminate one instance (`row`: as its claim left it), or postpone it. `began_at`: when recovery mode began."""
+    now, waits_until = ctx.clock.now(), None
+    if began_at is not None:
+        async with ctx.db.read() as tx:
+            pause_s = ctx.timing.recovery_page_s
+            waits_until = await recovery_mode.waits_until(tx, row, began_at, pause_s, now)
     # What its cloud accepted once was verified and announced before, and nothing can be saved on it any more.
     is_accepted = row.terminate_acked_at is not None
     if not is_accepted:
@@ -95,6 +94,8 @@ async def _terminate(ctx: Context, held: Claim, began_at: datetime | None) -> No
         return
     called_at, was_there = ctx.clock.now(), None
     problem, unreachable, had_no_effect = "", False, False
+    # A call that its cloud accepted has a time already, and the repetitions change nothing about it.
+    notes_call = not is_accepted or row.terminate_called_at is None
     try:
         if row.ref is None:
             raise ValueError(f"{row.id} is ending but has no id at its cloud")
@@ -102,8 +103,9 @@ async def _terminate(ctx: Context, held: Claim, began_at: datetime | None) -> No
         if provider is None or provider.account != row.account:
             unreachable = True
         else:
-            async with ctx.db.write() as tx:  # A process that dies during the call leaves when it called.
-                await amend(tx, Instance, row.id, terminate_called_at=called_at)
+            if notes_call:
+                async with ctx.db.write() as tx:  # A process that dies during the call leaves when it called.
+                    await amend(tx, Instance, row.id, terminate_called_at=called_at)
             was_there = await provider.terminate(row.ref)
     except Unsupported as error:
         await _wait_for_its_end(ctx, held, row, error.message)
@@ -122,7 +124,7 @@ async def _terminate(ctx: Context, held: Claim, began_at: datetime | None) -> No
             await _acknowledged(tx, row, fresh, called_at, alive_at, now, was_there=was_there)
         waiting_s = (now - _sent_since(fresh)).total_seconds()
         pause_s = min(max(ctx.timing.terminate_retry_s, waiting_s / 2), ctx.timing.terminate_retry_max_s)
-        back = {"terminate_called_at": row.terminate_called_at} if had_no_effect else {}
+        back = {"terminate_called_at": row.terminate_called_at} if had_no_effect and notes_call else {}
         await release(tx, Instance, held, due_at=now + timedelta(seconds=pause_s), **back)
         # `operator_reminders` pages once for all instances of an account that is not set up here.
         if waiting_s > ctx.timing.terminate_page_s and not unreachable:

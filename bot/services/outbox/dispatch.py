@@ -10,7 +10,7 @@ from bot.services.notifications.interruption import instead
 from bot.services.outbox.barrier import release_waiting_ends
 from bot.services.runtime.context import Context
 from bot.services.runtime.ports import SENDER_DIED, DeliveryFailed, Messenger
-from ledger.core import Claim, claim, notification_dead, notification_sent, notifications_by_id, release
+from ledger.core import Claim, claim_rows, notification_dead, notification_sent, release
 from ledger.kernel.states import NotificationState
 from ledger.models import Notification
 
@@ -22,13 +22,10 @@ log = logging.getLogger(__name__)
 async def deliver_due(ctx: Context, messenger: Messenger) -> int:
     """Deliver every due notification. A failed delivery is retried without end; state never depends on it."""
     lease = timedelta(seconds=ctx.timing.claim_ttl_s)
-    held = await claim(
+    held = await claim_rows(
         ctx.db, Notification, now=ctx.clock.now(), states={NotificationState.PENDING}, limit=BATCH, lease=lease
     )
-    if held:
-        async with ctx.db.read() as tx:
-            rows = {row.id: row for row in await notifications_by_id(tx, [one.row_id for one in held])}
-        await asyncio.gather(*(_deliver(ctx, messenger, one, rows[one.row_id]) for one in held))
+    await asyncio.gather(*(_deliver(ctx, messenger, one, row) for one, row in held))
     return len(held)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from sqlalchemy import insert
 
-from ledger.core.claims import Claim, claim, next_due, release, wake
+from ledger.core.claims import Claim, claim, claim_rows, next_due, release, wake
 from ledger.core.events import announce
 from ledger.engine.db import Database
 from ledger.kernel.states import InboxState, InstanceState, NotificationKind, RequestState, SessionState
@@ -64,6 +64,19 @@ async def test_the_longest_overdue_come_first_and_the_limit_holds(db: Database) 
     ids = [await asked(db, due_at=at(-n)) for n in (1, 3, 2)]
     assert [one.row_id for one in await take(db, at(0), limit=2)] == [ids[1], ids[2]]
     assert [one.row_id for one in await take(db, at(0), limit=2)] == [ids[0]]
+
+
+async def test_a_claim_gives_the_row_as_it_left_it(db: Database) -> None:
+    ids = [await asked(db, due_at=at(-n)) for n in (1, 2)]
+    asks: Any = {"now": at(0), "states": {RequestState.QUOTING}, "limit": 10, "lease": LEASE}
+    held = await claim_rows(db, Request, **asks)
+    assert [(one.row_id, row.id, row.claim_token == one.token) for one, row in held] == [
+        (row_id, row_id, True) for row_id in reversed(ids)
+    ]
+    assert {row.claim_until for _, row in held} == {at(30)}
+    again = await claim_rows(db, Request, **{**asks, "now": at(30)})
+    assert [(one.taken_over, row.claim_until) for one, row in again] == [(True, at(60)), (True, at(60))]
+    assert await claim_rows(db, Request, **asks) == []
 
 
 async def test_a_claim_expires_and_its_late_result_is_discarded(db: Database) -> None:

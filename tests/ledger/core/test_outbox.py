@@ -16,7 +16,6 @@ from ledger.core.outbox import (
     notification_dead,
     notification_of,
     notification_sent,
-    notifications_by_id,
     notifications_of,
 )
 from ledger.engine.db import Database
@@ -248,12 +247,3 @@ async def test_what_was_shown_about_a_subject_is_due_again_and_nothing_else(db: 
         "ses_ab/1": (1, NotificationState.SENT),
         "ses_a": (1, NotificationState.SENT),
     }
-
-
-async def test_rows_by_their_ids(db: Database) -> None:
-    for subject in ("s1", "s2", "s3"):
-        await say(db, subject=subject)
-    async with db.read() as tx:
-        every = list(await tx.scalars(select(Notification).order_by(Notification.id)))
-        found = await notifications_by_id(tx, [every[2].id, every[0].id, "ntf_none"])
-    assert [row.subject for row in found] == ["s1", "s3"]
