@@ -19,7 +19,7 @@ from sqlalchemy.exc import SAWarning
 
 from bot.rules.billing.true_up import SETTLED
 from ledger.kernel.ids import Ids, ids_from
-from tests.scenarios.month.faults import FACTORS
+from tests.scenarios.month.faults import FACTORS, HIDES
 from tests.scenarios.simulation.loop import SimulatedClock, VirtualLoop
 from tests.scenarios.simulation.people import People
 from tests.scenarios.simulation.place import Place, place
@@ -204,6 +204,8 @@ async def _disturb(here: Place, cloud: str, what: str, undone_by: str) -> None:
     ref = here.random.choice(alive).ref
     here.clouds[cloud].disturb(ref, what)
     here.note(f"{cloud} {ref}: {what}")
+    if what == HIDES:
+        here.hidden.add(ref)
     if undone_by:
         here.undo[cloud, ref] = undone_by
         here.after(here.random.uniform(60, 1200), partial(here.make_good, cloud, ref))
