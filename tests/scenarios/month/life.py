@@ -48,6 +48,7 @@ PACE_S: Mapping[str, float] = {
     "agents": 140,
     "overlooked": 1800,
     "metering": 600,
+    "open-spend": 600,
     "rollup": 600,
     "journal-order": 600,
     "seals": 10800,
