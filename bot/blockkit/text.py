@@ -38,6 +38,8 @@ def measure(text: str) -> int:
 
     Slack does not say whether it counts code points or UTF-16 units; the larger of the two is safe for both.
     """
+    if text.isascii():
+        return len(text)
     return len(text) + sum(1 for character in text if ord(character) > 0xFFFF)
 
 
@@ -48,6 +50,8 @@ def clean(text: str, limit: int) -> str:
     """
     if limit < 1:
         raise ValueError(f"a limit of {limit} characters leaves no room for text: give at least 1")
+    if text.isascii() and text.isprintable():
+        return shorten(_WHITESPACE.sub(" ", text).strip(), limit, escaped=True)
     kept = "".join(" " if c.isspace() else c for c in text if c.isspace() or not _is_unsafe(c))
     return shorten(_WHITESPACE.sub(" ", kept).strip(), limit, escaped=True)
 

@@ -19,6 +19,7 @@ from bot.rules.market.relaxation import ADVISED, Relaxation, relax, widest
 from bot.rules.policy.policy import Policy
 from bot.rules.pricing.bids import with_margin
 from bot.services.market.answers import CloudAnswer, most_answered
+from bot.services.market.one_read import OneRead
 from bot.services.market.preflight import Checks, refusal
 from bot.services.market.snapshots import Snapshots
 from ledger.kernel import money
@@ -143,10 +144,10 @@ class Catalog:
         self._unused = tuple(unused)
         self._providers = providers
         #: What the installation's own sessions showed, which corrects the expected speed and start of every offer.
-        self.own_history = read_runs
+        self.own_history = OneRead(read_runs)
         #: The configuration that the makers of a model published, by its name.
         self.read_model = read_model
-        self._read_hosts = read_hosts
+        self._read_hosts = OneRead(read_hosts)
         self._clock = clock
         self._deadline_s = deadline_s
         self._known: dict[_Key, _Answered] = {}
