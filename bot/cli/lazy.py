@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 from collections.abc import Iterator, Mapping
@@ -90,6 +91,9 @@ def imported(name: str) -> Any:
     """Import one command of the table."""
     module, _, attribute = (COMMANDS[name].at or f"commands.{name}:app").partition(":")
     found = getattr(load(module), attribute or name.replace("-", "_"))
+    if not gc.isenabled():  # `main` disabled it for the import.
+        gc.freeze()
+        gc.enable()
     if not isinstance(found, typer.Typer):
         app = typer.Typer(add_completion=False)
         app.command()(found)

@@ -17,6 +17,7 @@ from urllib.parse import urlencode
 HOST = "127.0.0.1"
 #: Requests per second that a closed loop has ready, above what any app here answers.
 MOST_PER_S = 5_000
+#: People whom the practice workspace has.
 PEOPLE = ("U0ALICE", "U0BOB", "U0CAROL", "U0DAVE")
 
 
@@ -50,7 +51,7 @@ def slash_command(number: int, text: str) -> dict[str, str]:
         "team_domain": "practice",
         "channel_id": "C0GPU",
         "channel_name": "gpu",
-        # People whom the practice workspace has: a stranger is refused, and nothing is quoted.
+        # A stranger is refused, and nothing is quoted.
         "user_id": PEOPLE[number % len(PEOPLE)],
         "user_name": "somebody",
         "command": "/gpu",
