@@ -97,7 +97,7 @@ pictures: $(READY) ## Take the pictures in docs/pictures, with a real browser: t
 	@PICTURES=docs/pictures $(BIN)/python -m pytest --all -q tests/scenarios/processes/test_card_pictures.py \
 		tests/scenarios/processes/test_machine_pictures.py
 
-bench: $(READY) ## Measure: market, ranking, costs, cards and lists, the scheduler with fleets, throughput (with GPU_SHOPPER_DATA), REST, 200 signed commands a second, saturation.
+bench: $(READY) ## Measure: market, ranking, costs, cards and lists, the scheduler with fleets, throughput (with GPU_SHOPPER_DATA), REST, 200 signed commands a second, saturation; ARGS=speed with OLD=COMMIT compares two commits.
 	@test -e $(PEERS)/.ready || { $(BIN)/uv export --quiet --locked --only-group bench --no-emit-project -o $(PEERS).txt >/dev/null \
 		&& $(BIN)/uv pip install --quiet --no-deps --require-hashes --target $(PEERS) -r $(PEERS).txt && touch $(PEERS)/.ready; } \
 		|| echo "gpuhunt can't be installed here, so the ranking is not judged."

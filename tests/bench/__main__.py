@@ -24,7 +24,7 @@ from tests.bench.load import PEOPLE, Result, closed_loop, open_loop, signed, sla
 from tests.bench.market import market as measure_market
 from tests.bench.ranking import MISSED
 from tests.bench.ranking import ranking as measure_ranking
-from tests.bench.speed import report as measure_speed
+from tests.bench.speeds.table import report as measure_speed
 from tests.bench.startup import measure as measure_startup
 from tests.bench.statements import report as measure_statements
 from tests.bench.surface import report as measure_surface

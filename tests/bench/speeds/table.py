@@ -13,15 +13,15 @@ from pathlib import Path
 
 from tests.bench.databases import Line
 
-ROOT = Path(__file__).resolve().parents[2]
-FIGURES = ROOT / "tests" / "bench" / "speed_figures.py"
+ROOT = Path(__file__).resolve().parents[3]
+FIGURES = Path(__file__).with_name("figures.py")
 #: Runs the figures of this tree with the code of the folder that it is run in.
 RUN = "import runpy, sys; sys.path.insert(0, ''); runpy.run_path(sys.argv[1], run_name='__main__')"
 
 
 @dataclass(frozen=True, slots=True)
 class Aim:
-    """Describe one figure: its name in `speed_figures`, its words, its unit, and its aim."""
+    """Describe one figure: its name in `figures`, its words, its unit, and its aim."""
 
     name: str
     words: str

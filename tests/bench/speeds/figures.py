@@ -1,6 +1,6 @@
 """Measure the figures of the release's aims for speed, with the code of the folder that it runs in; prints JSON.
 
-It is a program of its own and uses only what earlier commits have as well, so that `speed` can run it in an older tree.
+It is a program of its own and uses only what earlier commits have as well, so that `table` can run it in an older tree.
 Times are processor time: other work on the machine changes them less than time on the clock.
 """
 

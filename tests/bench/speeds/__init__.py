@@ -1,0 +1,1 @@
+"""The aims for speed: what is measured, and the table of it."""
