@@ -25,6 +25,8 @@ elif sys.argv[1:] == ["start-up"]:
     from bot.agent.startup.runner import main
 elif sys.argv[1:] == ["read-gpus"]:
     from bot.agent.every_gpu import main
+elif sys.argv[1:] == ["run-queue"]:
+    from bot.agent.queue.runner import main
 elif sys.argv[1:] == ["run-command"]:
     from bot.agent.job_process import main
 else:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from bot.agent.job_process import CommandFolder, content
+from bot.agent.retry_policy import shell_code
 
 REPORT_BYTES = 4096
 #: What the job is asked when the machine is about to go away.
@@ -48,13 +49,20 @@ class JobFiles:
             new.write_text("".join(f"{one}\n" for one in asks))
             new.replace(self.folder / "asks")
 
+    def asks(self, word: str) -> bool:
+        """Whether the job is asked to do this now."""
+        return word in self._asks()
+
     def add_ask(self, word: str) -> None:
         """Add one word to what the job is asked, until the next check-in says what is asked then."""
-        try:
-            now = content(self.folder / "asks", REPORT_BYTES).decode(errors="replace").split()
-        except OSError:
-            now = []
+        now = self._asks()
         self.write_asks([*now, *([] if word in now else [word])])
+
+    def _asks(self) -> list[str]:
+        try:
+            return content(self.folder / "asks", REPORT_BYTES).decode(errors="replace").split()
+        except OSError:
+            return []
 
     def report(self) -> dict[str, Any]:
         """Return the fields of a check-in that the job wrote, as far as they are right.
@@ -75,15 +83,12 @@ class JobFiles:
         if state.word in ("done", "failed"):
             # A job that says that it failed may exit with 0; one that says that it is done may fail afterwards.
             found["job"] = "failed" if found.get("job") == "failed" else state.word
-            found["job_exit_code"] = _exit_code(state.exit_code or 0)
+            found["job_exit_code"] = shell_code(state.exit_code or 0)
         elif state.word == "paused" or "job" not in found:
             found["job"] = state.word
+        if state.attempt > 1:
+            found["job_attempt"] = state.attempt
         return found
-
-
-def _exit_code(code: int) -> int:
-    """Return an exit code as shells do: 128 and the signal's number where a signal ended the command."""
-    return min(128 - code, 255) if code < 0 else code & 255
 
 
 def _written_s(path: Path) -> float:

@@ -7,6 +7,7 @@ it and writes how it ended, so neither a dropped connection nor a restart of the
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import signal
@@ -20,7 +21,11 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from bot.agent.retry_policy import ONCE, RetryPolicy, shell_code
+
 STATE_BYTES = 1 << 16
+#: The file with the id of the command that somebody stopped.
+STOPPED = "stopped"
 #: How long a command that is asked to stop may take before it is killed.
 GRACE_S = 20.0
 #: What a shell answers for a program that does not exist or can't be run.
@@ -54,6 +59,8 @@ class CommandState:
     #: The runner, which writes the exit code a moment after the process ended.
     runner_pid: int = 0
     runner_ticks: int = 0
+    #: The number of this attempt; above 1 where the command failed before and was started again.
+    attempt: int = 1
 
     @property
     def has_process(self) -> bool:
@@ -83,6 +90,8 @@ class CommandFolder:
 
     folder: Path
     log_name: str = "log"
+    #: A second start with the same name starts nothing, whoever was ended in the middle of the first one.
+    once: bool = False
 
     @property
     def log(self) -> Path:
@@ -106,10 +115,28 @@ class CommandFolder:
         """Write its state in one step."""
         write_json(self.folder / "state.json", state.__dict__)
 
-    def start(self, name: str, argv: Sequence[str], cwd: Path, environment: Mapping[str, str]) -> CommandState:
-        """Start a command in a session of its own. Raises OSError if the runner can't be started."""
+    def start(
+        self,
+        name: str,
+        argv: Sequence[str],
+        cwd: Path,
+        environment: Mapping[str, str],
+        retry: RetryPolicy = ONCE,
+        asks: Path | None = None,
+    ) -> CommandState:
+        """Start a command in a session of its own. Raises OSError if the runner can't be started.
+
+        One that fails is started again as `retry` says, unless somebody stopped it or the file `asks` has `stop`.
+        """
         self.folder.mkdir(mode=0o755, parents=True, exist_ok=True)
-        order = {"folder": str(self.folder), "log": self.log_name, "id": name, "argv": list(argv), "cwd": str(cwd)}
+        order: dict[str, Any] = {
+            "folder": str(self.folder),
+            "log": self.log_name,
+            "id": name,
+            "argv": list(argv),
+            "cwd": str(cwd),
+        }
+        order |= {"retry": retry.to_json(), "asks": str(asks or ""), "once": self.once}
         runner = subprocess.run(
             [sys.executable, *own_program(), "run-command"],
             input=json.dumps(order | {"environment": dict(environment)}).encode(),
@@ -138,11 +165,26 @@ class CommandFolder:
 
     def stop(self, state: CommandState) -> bool:
         """Ask its processes to end. A paused one is resumed, because it could not react. False if it does not run."""
+        self._end_for_good(state)
         return self._signal(state, signal.SIGTERM) and self._signal(state, signal.SIGCONT)
 
     def kill(self, state: CommandState) -> bool:
         """End its processes at once. False if it does not run."""
+        self._end_for_good(state)
         return self._signal(state, signal.SIGKILL)
+
+    def is_ended_for_good(self, state: CommandState) -> bool:
+        """Whether somebody stopped this command, so that it is not started again."""
+        try:
+            return content(self.folder / STOPPED, STATE_BYTES).decode(errors="replace") == state.id
+        except OSError:
+            return False
+
+    def _end_for_good(self, state: CommandState) -> None:
+        if state.exit_code is not None or not state.is_running:
+            return
+        with contextlib.suppress(OSError):  # On a full disk it may be started once more.
+            (self.folder / STOPPED).write_text(state.id)
 
     def _signal(self, state: CommandState, number: signal.Signals) -> bool:
         if state.exit_code is not None or not state.has_process:
@@ -209,20 +251,52 @@ def main(_arguments: list[str], /) -> int:
     for standard in (0, 1, 2):
         os.dup2(nothing, standard)  # The program that started this one reads its output up to the end.
     place = CommandFolder(Path(order["folder"]), order["log"])
+    if order["once"] and not _is_first(place, order["id"]):
+        os.write(say, b"1")
+        return 0
     output = _new_log(place.log)
     state, process = _begin(order, output)
     place.write(state)
     os.write(say, b"1")
     os.close(say)
-    if process is not None:
+    while process is not None:
         code = _wait(process, output, place.log)
         now = place.read()
-        if now is None or now.id == state.id:
+        if now is not None and now.id != state.id:
+            return 0
+        if not _is_repeated(order, place, state, shell_code(code)):
             place.write(replace(state, exit_code=code, ended_at=_now()))
+            return 0
+        os.write(output, f"--- exit code {shell_code(code)}; attempt {state.attempt + 1} begins\n".encode())
+        state, process = _begin(order, output, state.attempt + 1)
+        place.write(state)
     return 0
 
 
-def _begin(order: Mapping[str, Any], output: int) -> tuple[CommandState, subprocess.Popen[bytes] | None]:
+def _is_first(place: CommandFolder, name: str) -> bool:
+    """Whether no runner of this command is there or was; holds the command's lock for the life of this process."""
+    lock = os.open(place.folder / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    known = place.read()
+    return known is None or known.id != name
+
+
+def _is_repeated(order: Mapping[str, Any], place: CommandFolder, state: CommandState, code: int) -> bool:
+    """Whether the command that ended so is started again. A machine that is about to end starts nothing."""
+    if not RetryPolicy.of(order["retry"]).repeats(state.attempt, code) or place.is_ended_for_good(state):
+        return False
+    try:
+        return b"stop" not in content(Path(order["asks"] or os.devnull), STATE_BYTES).split()
+    except OSError:
+        return True
+
+
+def _begin(
+    order: Mapping[str, Any], output: int, attempt: int = 1
+) -> tuple[CommandState, subprocess.Popen[bytes] | None]:
     argv = [str(one) for one in order["argv"]]
     try:
         process = subprocess.Popen(
@@ -236,8 +310,9 @@ def _begin(order: Mapping[str, Any], output: int) -> tuple[CommandState, subproc
         )
     except (OSError, ValueError) as error:
         os.write(output, f"{argv[0]} can't be started: {error}\n".encode())
-        return CommandState(order["id"], tuple(argv), 0, 0, _now(), False, CANNOT_RUN, _now(), str(error)), None
-    state = CommandState(order["id"], tuple(argv), process.pid, ticks_of(process.pid) or 0, _now())
+        state = CommandState(order["id"], tuple(argv), 0, 0, _now(), False, CANNOT_RUN, _now(), str(error))
+        return replace(state, attempt=attempt), None
+    state = CommandState(order["id"], tuple(argv), process.pid, ticks_of(process.pid) or 0, _now(), attempt=attempt)
     return replace(state, runner_pid=os.getpid(), runner_ticks=ticks_of(os.getpid()) or 0), process
 
 

@@ -22,14 +22,16 @@ from typing import Any
 from bot.agent import http_calls, machine, settings
 from bot.agent.activity import Activity
 from bot.agent.api_process import ApiProcess
+from bot.agent.credentials import Credentials, of_this_machine
 from bot.agent.deadline import boot_s
 from bot.agent.every_gpu import GpuReader
 from bot.agent.gpus import NvmlGpus
 from bot.agent.job_files import LAST_ASKS, JobFiles
 from bot.agent.memory import of_machine
 from bot.agent.own_folder import folder_of
+from bot.agent.queue.order import FOLDER as QUEUE
+from bot.agent.queue.process import SOON_S, QueueProcess
 from bot.agent.settings import MachineSettings
-from bot.agent.startup.credentials import Credentials, of_this_machine
 from bot.agent.startup.process import Startup
 from bot.agent.stop_notice import StopNotice
 
@@ -76,6 +78,7 @@ class Reporter:
     #: Where the secrets of the job go; None where this machine takes none.
     credentials: Credentials | None = None
     activity: Activity = field(default_factory=Activity)
+    queue: QueueProcess | None = None
     _has_secrets: bool = False
     _failures: int = 0
     _count: int = 0
@@ -88,6 +91,8 @@ class Reporter:
 
     def check_in(self) -> Mapping[str, Any] | None:
         """Send one check-in and return its answer; None if it was refused or nobody answered (`problem` says why)."""
+        if self.queue is not None:
+            self.queue.keep_running()  # Also while nobody answers.
         self.seq = max(self.seq + 1, time.time_ns() // 1_000_000)
         body = json.dumps(self._body(self.look() if self._count else NvmlGpus())).encode()
         headers = {"Authorization": f"Bearer {self.token or self.settings.boot_token}"}
@@ -113,6 +118,8 @@ class Reporter:
         if self.startup is not None:
             self.startup.take(answer.get("startup"))
             self.startup.keep_running()
+        if self.queue is not None:
+            self.queue.take(answer)
         self._count += 1
         asks = answer.get("asks")
         self.job.write_asks([str(one) for one in asks] if isinstance(asks, list) else [])
@@ -121,6 +128,8 @@ class Reporter:
         self.next_in_s = min(max(float(asked_s), 1.0), 3600.0) if isinstance(asked_s, (int, float)) else LAST_PAUSE_S
         if self._count == 1 or self._api_starts():
             self.next_in_s = min(self.next_in_s, SECOND_S * 2 ** (self._count - 1))
+        if self.queue is not None and self.queue.is_reporting:
+            self.next_in_s = min(self.next_in_s, SOON_S)
         return answer
 
     def _api_starts(self) -> bool:
@@ -181,6 +190,7 @@ class Reporter:
         }
         if not self.is_plain:
             body |= self.job.report() | self.api.claim()
+            body |= self.queue.report() if self.queue is not None else {}
             body |= {"v": 2, "machine": self._machine(seen)}
             if self.startup is not None and not self.startup.is_known:
                 body["wants_startup"] = True
@@ -219,6 +229,7 @@ def main(_arguments: list[str], /) -> int:
     activity = Activity(places.activity)
     reporter = Reporter(found, given["nonce"], GpuReader().look, job, given["seq"], places=places, activity=activity)
     reporter.startup, reporter.credentials = startup, credentials
+    reporter.queue = QueueProcess(folder.parent / QUEUE)
     own_port = found.environment.get(settings.API_PORT, "")
     reporter.api.own_port = int(own_port) if own_port.isdecimal() else None
     signal.signal(signal.SIGTERM, _shut_down)

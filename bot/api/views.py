@@ -198,6 +198,8 @@ def _job(view: SessionView) -> JobOut | None:
         state=found.state,
         exit_code=found.exit_code,
         line=found.line,
+        attempt=found.attempt,
+        attempts=found.attempts,
         failed_step=found.failed_step,
         ended_at=view.session.job_ended_at,
     )

@@ -120,7 +120,7 @@ COMMANDS: Mapping[str, CommandEntry] = MappingProxyType(
             history=_entry("List sessions that ended.", "GET /sessions", at="commands.session"),
             session=_entry(
                 "Show one session and how to connect, or change it.",
-                "GET /sessions/{session}, POST /sessions/{session}/token",
+                "GET /sessions/{session}, GET /sessions/{session}/commands, POST /sessions/{session}/token",
             ),
             shares=_entry(
                 "List who may log in to a session's machine.", "GET /sessions/{session}/shares", at="commands.people"

@@ -63,6 +63,11 @@ class JobRequest:
     profile: str | None = None
     config: str | None = None
     run_dir: str | None = None
+    #: Commands that run instead of `run`, one on each GPU.
+    queue: tuple[str, ...] = ()
+    #: How often `run` is started at most, and after which exit codes once more; empty: after each but 0.
+    attempts: int = 1
+    retry_codes: tuple[int, ...] = ()
     #: The git repository that is fetched before `run` starts, as `bot.rules.values.repository` reads it.
     repo: str | None = None
     #: The software stack that is installed before `run` starts, as `bot.rules.stacks` names it.
@@ -108,7 +113,9 @@ class JobRequest:
 
 #: How a value is read that JSON has in another type; fields that are not named here are read as they are.
 _READ: Mapping[str, Callable[[Any], Any]] = {
-    **dict.fromkeys(("names", "candidates", "regions", "work", "ports", "share", "secrets"), tuple),
+    **dict.fromkeys(
+        ("names", "candidates", "regions", "work", "ports", "share", "secrets", "retry_codes", "queue"), tuple
+    ),
     **dict.fromkeys(("hours", "already_hours", "memory_gb_min", "memory_gb_max", "memory_gb_total_min"), Decimal),
     **dict.fromkeys(("max_price_usd_h", "budget_cap_usd", "min_reliability", "min_cuda", "min_capability"), Decimal),
     "cuda_min": Decimal,

@@ -24,6 +24,7 @@ from ledger.models.costs import (
     Unrolled,
     UnsettledSpend,
 )
+from ledger.models.jobs import CommandResult
 from ledger.models.journal import (
     Event,
     EventHash,
@@ -60,6 +61,7 @@ __all__ = [
     "BillLine",
     "BudgetLimit",
     "Claimable",
+    "CommandResult",
     "Consumer",
     "Delegation",
     "Disk",

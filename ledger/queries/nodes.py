@@ -74,16 +74,16 @@ async def node_contexts(tx: AsyncSession, instance_ids: Collection[str]) -> dict
     return {node.instance_id: NodeContext(node, *rest) for node, *rest in rows}
 
 
-async def startup_jobs(tx: AsyncSession, instance_ids: Collection[str]) -> dict[str, tuple[str, JobRequest]]:
-    """Return the cloud and the job of each of these instances, for the plan of its start-up."""
+async def startup_jobs(tx: AsyncSession, instance_ids: Collection[str]) -> dict[str, tuple[str, JobRequest, int]]:
+    """Return the cloud, the job and the number of GPUs of each of these instances, for the plan of its start-up."""
     query = (
-        select(Instance.id, Instance.cloud, Request.job)
+        select(Instance.id, Instance.cloud, Request.job, Session.gpu_count)
         .join(Session, Session.id == Instance.session_id)
         .join(Request, Request.id == Session.request_id)
         .where(Instance.id.in_(list(instance_ids)))
     )
     rows: Any = await tx.execute(query)
-    return {instance_id: (cloud, job) for instance_id, cloud, job in rows}
+    return {instance_id: (cloud, job, gpus) for instance_id, cloud, job, gpus in rows}
 
 
 async def write_checkins(tx: AsyncSession, rows: Sequence[dict[str, Any]]) -> None:

@@ -65,6 +65,8 @@ class SandboxAgent:
     job: str = "running"
     #: The exit code of a job that ended, where it knows it.
     job_exit_code: int | None = None
+    #: Above 1 where it was started again.
+    job_attempt: int | None = None
     #: Steps are counted on the sandbox's clock while the job runs.
     step: float = 0.0
     steps_per_s: float = 2.0
@@ -89,6 +91,8 @@ class SandboxAgent:
     api: NodeApi | None = None
     #: What its last answer said was wrong with its word about that.
     api_problem: str = ""
+    #: More fields of its check-ins, in version 2.
+    more: dict[str, Any] = field(default_factory=dict)
     #: What it reports of its machine, in version 2 of a check-in; version 1 without it.
     machine: dict[str, Any] | None = None
 
@@ -112,12 +116,16 @@ class SandboxAgent:
         }
         if self.job_exit_code is not None:
             body["job_exit_code"] = self.job_exit_code
+        if self.job_attempt is not None:
+            body["job_attempt"] = self.job_attempt
         if self.nonce and not self.token:
             body["nonce"] = self.nonce
         if self.saved_at is not None:
             body["checkpoint"] = {"step": self.saved_step, "at": self.saved_at.isoformat()}
         if self.machine is not None:
             body |= {"v": 2, "machine": self.machine}
+        if self.more:
+            body |= {"v": 2, **self.more}
         if self.api is not None:
             body["api"] = {"port": self.api.port, "certificate_sha256": self.api.certificate_sha256}
         return body

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from bot.agent import settings
+from bot.agent.credentials import Credentials
 from bot.agent.gpus import NvmlGpu, NvmlGpus, look
 from bot.agent.job_files import JobFiles
 from bot.agent.reporter import LAST_PAUSE_S, SECOND_S, Reporter
 from bot.agent.self_termination import EndCall, calls, end_machine, send
 from bot.agent.settings import CLOUD_URL
-from bot.agent.startup.credentials import Credentials
 from tests.agent.service import BROKEN, TOKEN, Service, checkin_answer, service
 
 NONCE = "n" * 43

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from bot.agent.job_process import content, write_json
+from bot.agent.queue.order import PlannedQueue
+from bot.agent.retry_policy import ONCE, RetryPolicy
 
 BYTES = 1 << 18
 #: The plan and its progress as they are kept, and what the steps print.
@@ -42,6 +44,10 @@ class Step:
     #: Secrets of the job without which it does not start; it waits until they came.
     secrets: tuple[str, ...] = ()
     serve: Server | None = None
+    #: How often a job's command is started at most, and after which exit codes.
+    retry: RetryPolicy = ONCE
+    #: The commands that the job's script runs, one on each GPU; None: the script is the command.
+    queue: PlannedQueue | None = None
 
 
 @dataclass(frozen=True)
@@ -65,6 +71,8 @@ class Plan:
                     tuple(map(str, one.get("needs", ()))),
                     tuple(map(str, one.get("secrets", ()))),
                     Server.of(one.get("serve")),
+                    RetryPolicy.of(one),
+                    PlannedQueue.of(one.get("queue")),
                 )
                 for one in said["steps"]  # type: ignore[index] # Checked by the except.
             )

@@ -14,10 +14,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from bot.agent.credentials import CRED_FILE, Credentials, of_this_machine
 from bot.agent.job_process import CommandFolder, content
 from bot.agent.memory import of_machine
 from bot.agent.own_folder import folder_of
-from bot.agent.startup.credentials import CRED_FILE, Credentials, of_this_machine
+from bot.agent.queue.order import FOLDER as QUEUE
+from bot.agent.queue.order import PlannedQueue, QueueOrder
+from bot.agent.queue.process import QueueProcess
 from bot.agent.startup.plan import (
     BYTES,
     DONE,
@@ -53,6 +56,8 @@ class Runner:
     clock_s: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
     credentials: Credentials | None = None
+    #: The process of the job's queue, kept so that its end is collected.
+    _queue: QueueProcess | None = None
 
     def run(self) -> None:
         """Run every step that is not over. One that fails stops only those that need it."""
@@ -139,18 +144,36 @@ class Runner:
 
     def _start_job(self, step: Step) -> int:
         """Start the job as a process of its own that no dropped connection ends; once only, whatever restarts."""
+        if step.queue is not None:
+            return self._start_queue(step, step.queue)
         place = CommandFolder(self.folder / "job", "job.log")
         known = place.read()
         name = f"{self.plan.id}-{step.name}"
         if known is not None and (known.id == name or known.is_running):
             return 0
         try:
-            state = place.start(name, ["/bin/sh", "-c", step.script], self.folder, self.environment())
+            words, asks = ["/bin/sh", "-c", step.script], self.folder / "asks"
+            state = place.start(name, words, self.folder, self.environment(), step.retry, asks)
         except (OSError, subprocess.TimeoutExpired) as error:
             with (self.folder / LOG).open("a") as log:
                 log.write(f"--- {step.name}\nThe job can't be started: {error}\n")
             return 127
         return state.exit_code or 0
+
+    def _start_queue(self, step: Step, queue: PlannedQueue) -> int:
+        """Keep the queue's order and start its process, which the reporter starts again where it was ended."""
+        name = f"{self.plan.id}-{step.name}"
+        # The rest is in the environment of the queue's process, and is written nowhere.
+        own = {key: value for key, value in self.environment().items() if os.environ.get(key) != value}
+        try:
+            QueueOrder(name, queue, step.script, own, step.secrets, step.retry).keep(self.folder / QUEUE)
+        except OSError as error:
+            with (self.folder / LOG).open("a") as log:
+                log.write(f"--- {step.name}\nThe queue can't be kept: {error}\n")
+            return 127
+        self._queue = QueueProcess(self.folder / QUEUE)
+        self._queue.keep_running()
+        return 0
 
 
 def main(_arguments: list[str], /) -> int:

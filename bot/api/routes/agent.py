@@ -14,6 +14,7 @@ from bot.api.schemas.agent import CheckinIn, CheckinOut, CheckpointIn, SignedDea
 from bot.rules.nodes.checkins import Report
 from bot.rules.nodes.machine_report import MachineReport, QueueCounts
 from bot.rules.nodes.node_api import NodeApiReport
+from bot.rules.nodes.queue_results import ReportedResult
 from bot.services.nodes.checkins import Checkins
 from bot.services.runtime.agent_archive import NOT_BUILT
 from bot.services.runtime.commands import Reply
@@ -60,6 +61,7 @@ def _report(body: CheckinIn) -> Report:
         utilisation=body.utilisation,
         work=body.job,
         job_exit_code=body.job_exit_code,
+        job_attempt=body.job_attempt or 1,
         step=body.step,
         target_step=body.target_step,
         tokens_per_s=body.tokens_per_s,
@@ -67,6 +69,7 @@ def _report(body: CheckinIn) -> Report:
         checkpoint_step=seen.step,
         checkpoint_at=seen.at,
         queue=QueueCounts(**body.queue.model_dump()) if body.queue else None,
+        results=tuple(ReportedResult(**one.model_dump()) for one in body.results),
         machine=MachineReport.of(body.machine.model_dump()) if body.machine else None,
         wants_startup=body.wants_startup,
         wants_secrets=body.wants_secrets,

@@ -14,6 +14,7 @@ from bot.api.idempotency import Repeat, once
 from bot.api.problems import FieldProblem, ProblemRaised
 from bot.api.routes.requests import ID, Cursor, Limit, done, found
 from bot.api.schemas.base import Done, Page
+from bot.api.schemas.queue import QueueCommandOut, QueueResultsOut
 from bot.api.schemas.sessions import DoneIn, ExtendIn, LoginOut, LogOut, NodeTokenOut, SessionOut
 from bot.api.streams import CountedStream, count_one
 from bot.api.views import login_out, session_out
@@ -32,7 +33,7 @@ from bot.services.instances import power
 from bot.services.nodes import login, machine_logs, node_api
 from bot.services.runtime.commands import Extend, Reply, Switch, Terminate
 from bot.services.runtime.commands import FinishSession as WorkDone
-from bot.services.sessions import extension, service
+from bot.services.sessions import extension, queue_results, service
 from ledger.models import Session
 from ledger.queries.views import session_view, sessions_page
 
@@ -88,6 +89,23 @@ async def session(deps: Deps, who: SessionReader, session: SessionParam) -> Sess
         view = await session_view(tx, row.id)
         between = (await ranges(ctx, tx, (row.id,))).get(row.id)
     return session_out(ctx, view, ctx.clock.now(), mine=any(map(own.__contains__, view.people)), between=between)
+
+
+@router.get("/sessions/{session}/commands", responses=refusals(404, 409))
+async def commands(deps: Deps, who: SessionReader, session: SessionParam) -> QueueResultsOut:
+    """Show the commands of the session's queue: how each ended, and its share of the bill."""
+    row = await session_named(deps, who, session)
+    found = await queue_results.queue_results(deps.ctx, row.id, deps.ctx.clock.now())
+    items = [
+        QueueCommandOut.of(
+            one.result,
+            number=one.number,
+            command=one.command,
+            cost_usd=one.cost_usd if one.result is not None else None,
+        )
+        for one in found.commands
+    ]
+    return QueueResultsOut(items=items, total_usd=found.total_usd, idle_usd=found.idle_usd)
 
 
 @router.get("/sessions/{session}/ssh", responses=refusals(404, 409))

@@ -10,6 +10,8 @@ from pydantic import AwareDatetime, Field, model_validator
 
 from bot.api.schemas.base import In, Out, optional
 from bot.api.schemas.fields import Certificate
+from bot.rules.grammar.attempt_words import MOST_ATTEMPTS
+from bot.rules.grammar.queue_words import MOST_COMMANDS
 from bot.rules.nodes.checkins import Work
 from bot.rules.nodes.machine_report import StepOutcome
 from bot.rules.nodes.node_api import MOST_PORT
@@ -39,6 +41,19 @@ class QueueIn(In):
     running: QueueCount = Field(default=0, description="Runs that run now.")
     done: QueueCount = Field(default=0, description="Runs that are done.")
     failed: QueueCount = Field(default=0, description="Runs that failed.")
+
+
+class CommandResultIn(In):
+    """How one command of the queue ended that the plan of the start-up named."""
+
+    index: Annotated[int, Field(ge=1, le=MOST_COMMANDS)] = Field(description="Counts the results from 1, as they came.")
+    number: Annotated[int, Field(ge=1, le=MOST_COMMANDS)] = Field(description="The command's place in the queue.")
+    gpu: Annotated[int, Field(ge=0, le=GPU_MAX)] = Field(description="The GPU that ran it, from 0 on.")
+    exit_code: Annotated[int, Field(ge=0, le=255)] | None = optional("Its exit code; null where nobody saw its end.")
+    attempts: Annotated[int, Field(ge=1, le=MOST_ATTEMPTS)] = Field(default=1, description="How often it was started.")
+    started_at: AwareDatetime = Field(description="When its last attempt began.")
+    ended_at: AwareDatetime = Field(description="When it ended.")
+    log_tail: Annotated[str, Field(max_length=1000)] = optional("The end of its log.", "")
 
 
 class NodeApiIn(In):
@@ -99,6 +114,9 @@ class CheckinIn(In):
     job_exit_code: Annotated[int, Field(ge=0, le=255)] | None = optional(
         "The exit code of a job that ended; 128 and the signal's number where a signal ended it."
     )
+    job_attempt: Annotated[int, Field(ge=1, le=MOST_ATTEMPTS)] | None = optional(
+        "The number of the command's attempt, where it failed before and was started again."
+    )
     step: Count | None = optional("The step that the job is at.")
     target_step: Count | None = optional("The step at which the job is done.")
     tokens_per_s: Annotated[Decimal, Field(ge=0, le=10**12, decimal_places=6, max_digits=18)] | None = optional(
@@ -107,6 +125,9 @@ class CheckinIn(In):
     idle_since: AwareDatetime | None = optional("Since when its GPUs are idle; null while they work.")
     checkpoint: CheckpointIn | None = optional("The newest checkpoint that was saved.")
     queue: QueueIn | None = optional("How many runs of the job's own queue wait, run, are done, and failed.")
+    results: tuple[CommandResultIn, ...] = Field(
+        default=(), max_length=16, description="Results of the queue's commands, behind those that the answer counts."
+    )
     api: NodeApiIn | None = optional("The agent's own API, where it serves one.")
     machine: MachineIn | None = optional("What the agent sees of its machine.")
     wants_startup: bool = Field(default=False, description="Asks for the plan of its start-up.")
@@ -167,4 +188,5 @@ class CheckinOut(Out):
         "The secrets of its job by name, where the check-in asked for them. Keep them from other users and from logs.",
         repr=False,
     )
+    results_taken: int = optional("How many results of the queue's commands are stored.", 0)
     api_problem: str = optional("Why its report about its own API was refused.", "")

@@ -166,6 +166,8 @@ class JobOut(Out):
     )
     exit_code: int | None = optional("The exit code of the command once it ended; null where nobody reported it.")
     line: str = Field(description="The same in a few words.", examples=["failed (exit code 3)"])
+    attempt: int = optional("The number of its attempt; above 1 where it failed and was started again.", 1)
+    attempts: int = optional("How often it is started at most.", 1)
     failed_step: str = optional("The step of its start-up that failed, so that it never started; else empty.", "")
     ended_at: datetime | None = optional("When its result was recorded; null before.")
 

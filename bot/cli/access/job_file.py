@@ -14,6 +14,7 @@ from bot.cli.access.job_keys import unknown_keys
 from bot.cli.terminal.screen import fail
 from bot.rules.grammar.bad_word import BadWord
 from bot.rules.grammar.job_document import JobDocument, plain
+from bot.rules.grammar.queue_words import commands_in
 from bot.rules.grammar.workload_words import WORK_KEYS
 
 _SPACED = re.compile(r"([\w-]+)=([^\"'].*\s.*)", re.ASCII)
@@ -50,8 +51,19 @@ def job_in(file: str) -> dict[str, Any]:
         fail(f"{file}, line {line}: {sentence}", 2)
     fields = {name: value for name, value in document.items() if name in JobDocument.model_fields and value is not None}
     words = {str(name): plain(value) for name, value in document.items() if name not in fields and value is not None}
+    if isinstance(named := fields.get("queue"), str) and "\n" not in named.strip():
+        fields["queue"] = _commands(file, named.strip())
     work = fields.get("work", {})
     return {**fields, "work": {**work, **words}} if words and isinstance(work, dict) else fields
+
+
+def _commands(job: str, named: str) -> list[str]:
+    """Return the commands of the file that a job file names, from its own folder on."""
+    place = str(Path(job).expanduser().parent / Path(named).expanduser())
+    commands = commands_in(_read(place))
+    if not commands:
+        fail(f"{place} has no commands. Write one a line.", 2)
+    return commands
 
 
 def least_memory(text: str) -> str:

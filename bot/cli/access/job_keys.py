@@ -8,7 +8,7 @@ import yaml
 
 from bot import logs
 from bot.rules.grammar.bad_word import nearest
-from bot.rules.grammar.job_document import FileMount, Gpu, JobDocument, Resources
+from bot.rules.grammar.job_document import FileMount, Gpu, JobDocument, QueueMatrix, Resources
 from bot.rules.grammar.job_words import KEYS
 from bot.rules.grammar.workload_words import WORK_KEYS
 
@@ -23,6 +23,7 @@ _FIELDS: Mapping[Path, tuple[str, ...]] = {
     (): tuple(JobDocument.model_fields),
     ("work",): tuple(WORK_KEYS),
     (*_MOUNTS, "*"): tuple(FileMount.model_fields),
+    ("queue",): tuple(QueueMatrix.model_fields),
 }
 #: Where the words of the /gpu language are keys, too.
 _TAKES_WORDS: frozenset[Path] = frozenset({(), ("work",)})

@@ -57,7 +57,7 @@ def run(
 def _job_of(file: str) -> dict[str, Any]:
     """Read a job file that has a command; ends the program for one that has none."""
     document = job_in(file)
-    if not document.get("run"):
+    if not document.get("run") and not document.get("queue"):
         fail(f'{file} has no command to hand over. Add one, such as run: "python train.py".', 2)
     return document
 

@@ -9,10 +9,12 @@ import typer
 from typer.core import TyperGroup
 
 from bot.api.schemas.base import Page
+from bot.api.schemas.queue import QueueResultsOut
 from bot.api.schemas.sessions import SessionOut
 from bot.cli.access.api_client import ApiClient, spoken
 from bot.cli.commands.requests import until_it_runs
 from bot.cli.terminal.options import Columns, IdempotencyKey, Json, Named, Reason, Words, in_words, plain_id
+from bot.cli.terminal.queue_view import queue_list
 from bot.cli.terminal.screen import agreed, at_terminal, fail
 from bot.cli.terminal.terminal_tables import show as print_answer
 from bot.cli.terminal.terminal_tables import show_result
@@ -73,6 +75,13 @@ def show(
         raise typer.Exit(ended)
     found = spoken(lambda api: api.get(f"/sessions/{plain_id(session, 'sessions')}"))
     print_answer(found if as_json else session_details(SessionOut.model_validate(found)))
+
+
+@app.command()
+def commands(session: Named, columns: Columns = "", as_json: Json = False) -> None:
+    """Show the commands of a session's queue: how each ended, and what it cost of the bill."""
+    found = spoken(lambda api: api.get(f"/sessions/{plain_id(session, 'sessions')}/commands"))
+    print_answer(found if as_json else queue_list(QueueResultsOut.model_validate(found)), columns)
 
 
 @app.command()

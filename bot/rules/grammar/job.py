@@ -9,6 +9,7 @@ from decimal import Decimal
 from difflib import get_close_matches
 from typing import Final
 
+from bot.rules.grammar.attempt_words import check_attempts
 from bot.rules.grammar.bad_word import BadWord, near, show
 from bot.rules.grammar.commands import BY_NAME, Subcommand
 from bot.rules.grammar.job_words import (
@@ -24,6 +25,7 @@ from bot.rules.grammar.job_words import (
     unknown_gpu,
 )
 from bot.rules.grammar.profile_words import with_config
+from bot.rules.grammar.queue_words import check_queue
 from bot.rules.grammar.run_words import SHARED, run_word, unsaid, work_word
 from bot.rules.grammar.sizing_words import SERVED, refused
 from bot.rules.grammar.workload_words import WORK_KEYS
@@ -157,7 +159,9 @@ class Draft:
             least = _machine_of(profile, self.policy)
             disk_gb = max(least.get("disk_gb", 0), self.said.get("disk_gb", 0))
             self.said = {**least, **self.said, **({"disk_gb": disk_gb} if disk_gb else {})}
+        check_queue(self.said)
         self.said = with_config(self.said, self.policy)
+        check_attempts(self.said)
 
     def _fill_preset(self) -> None:
         name = self.said.pop("preset", None)

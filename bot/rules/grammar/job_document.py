@@ -6,6 +6,7 @@ that say the same become the same `JobRequest`, and are refused with the same se
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from decimal import Decimal
 from enum import StrEnum
@@ -13,11 +14,13 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool
 
+from bot.rules.grammar.queue_words import MOST_COMMANDS, MOST_IN_ALL, commands_in
 from bot.rules.values.private_keys import LONGEST_KEY
 
 Text = Annotated[str, Field(max_length=1000)]
 Number = Annotated[Decimal, Field(allow_inf_nan=False, max_digits=30)]
 Said = Number | Text
+CommandLines = Annotated[str, Field(max_length=MOST_IN_ALL)]
 
 
 class _Strict(BaseModel):
@@ -65,6 +68,15 @@ class FileMount(_Strict):
     mode: MountMode | None = Field(
         default=None,
         description="COPY: before `run` starts. MOUNT and MOUNT_CACHED are refused: no cloud here has FUSE.",
+    )
+
+
+class QueueMatrix(_Strict):
+    """Commands from one template: each combination of the values is a command."""
+
+    run: Text = Field(description="The template.", examples=["python train.py --lr {lr} --seed {seed}"])
+    values: Annotated[dict[Text, Annotated[list[Said], Field(max_length=MOST_COMMANDS)]], Field(max_length=10)] = Field(
+        description="Name in the template → its values.", examples=[{"lr": ["1e-4", "3e-4"], "seed": [1, 2, 3]}]
     )
 
 
@@ -128,6 +140,20 @@ class JobDocument(_Strict):
         examples=[["8888/http", "6006"]],
     )
     run: Text | None = Field(default=None, description="The command to run.")
+    queue: QueueMatrix | Annotated[list[Text], Field(max_length=MOST_COMMANDS)] | CommandLines | None = Field(
+        default=None,
+        description="Commands that run one on each GPU, in place of `run`: a list, a text with one command a line, or "
+        "a template with values. In a job file also the name of a file with one command a line.",
+        examples=[["python train.py --seed 1", "python train.py --seed 2"]],
+    )
+    attempts: Said | None = Field(
+        default=None, description="How often the command is started at most; 1 unless said.", examples=[3]
+    )
+    retry_codes: Annotated[list[Said], Field(max_length=16)] = Field(
+        default=[],
+        description="After which exit codes it is started again; after each but 0 unless said.",
+        examples=[[75, 137]],
+    )
     profile: Text | None = Field(
         default=None,
         description="The profile of a model: its GPUs, its disk and the configs that it may use, from the policy.",
@@ -182,10 +208,20 @@ def pairs(document: JobDocument) -> Iterator[tuple[str, str, str]]:
     yield from _machine(document.resources)
     for field in JobDocument.model_fields:
         value = getattr(document, field)
-        if field not in _APART and value not in (None, "", []):
+        if field == "queue" and value is not None:
+            yield field, field, _queue(value)
+        elif field not in _APART and value not in (None, "", []):
             yield field, "clouds" if field == "candidates" else field, plain(value)
     for word, value in document.work.items():
         yield f"work.{word}", word, plain(value)
+
+
+def _queue(value: QueueMatrix | list[str] | str) -> str:
+    """Write a queue as the language reads it: a list or an object of JSON, because a word has no lines."""
+    if isinstance(value, QueueMatrix):
+        values = {name: [plain(one) for one in each] for name, each in value.values.items()}
+        return json.dumps({"run": value.run, "values": values})
+    return json.dumps(commands_in(value) if isinstance(value, str) else value)
 
 
 def _machine(wanted: Resources) -> Iterator[tuple[str, str, str]]:

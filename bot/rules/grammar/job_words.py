@@ -9,10 +9,12 @@ from decimal import Decimal
 from typing import Any
 
 from bot.rules.grammar.access_words import read_ports, read_secrets, read_share
+from bot.rules.grammar.attempt_words import read_attempts, read_retry_codes
 from bot.rules.grammar.bad_word import BadWord, near, show
 from bot.rules.grammar.install_word import read_install
 from bot.rules.grammar.limit_words import read_available, read_reliability, read_total, read_version
 from bot.rules.grammar.profile_words import read_place, read_profile
+from bot.rules.grammar.queue_words import read_queue
 from bot.rules.grammar.repository_word import read_repo
 from bot.rules.grammar.wait_words import read_moment
 from bot.rules.policy import job_bounds
@@ -330,14 +332,7 @@ WORDS: tuple[Word, ...] = (
         ("availability",),
     ),
     Word("offer", "ID", "One offer of an inventory answer.", "offer=vast:123", read_offer),
-    Word(
-        "ports",
-        "PORT[,PORT]",
-        "Ports to reach besides SSH.",
-        "ports=8888/http,6006",
-        read_ports,
-        ("port",),
-    ),
+    Word("ports", "PORT[,PORT]", "Ports to reach besides SSH.", "ports=8888/http,6006", read_ports, ("port",)),
     Word(
         "secrets",
         "NAME[,NAME]",
@@ -359,6 +354,9 @@ WORDS: tuple[Word, ...] = (
         "a command of at most 1,000 characters",
         r".{1,1000}",
     ),
+    Word("queue", "COMMANDS", "Commands for one GPU each.", 'queue=["python a.py","python b.py"]', read_queue),
+    Word("attempts", "NUMBER", "How often it is started at most.", "attempts=3", read_attempts, ("max-attempts",)),
+    Word("retry-codes", "CODE[,CODE]", "After which exit codes only.", "retry-codes=75", read_retry_codes),
     Word(
         "repo",
         "ADDRESS",

@@ -40,6 +40,12 @@ def with_config(said: dict[str, Any], policy: Policy) -> dict[str, Any]:
     profiles = policy.instance_profiles
     name = profile_of(said.get("profile"), said.get("model"), profiles)
     run, config, folder = said.get("run"), said.get("config"), said.get("run_dir")
+    if queue := said.get("queue"):
+        if config is not None or folder is not None:
+            raise BadWord(
+                "Each command of a queue has its own --config and --run-dir, so leave config= and run-dir= out."
+            )
+        return {**said, "profile": name, "queue": _each_with_folder(name, queue, policy)}
     if run is None:
         if config is not None or folder is not None:
             raise BadWord('config= and run-dir= are for a command; add one, such as run="python train.py".')
@@ -62,3 +68,20 @@ def with_config(said: dict[str, Any], policy: Policy) -> dict[str, Any]:
     added = [f"--config {shlex.quote(config)}"] if config and not configs else []
     added += [f"--run-dir {shlex.quote(folder)}"] if folder and not folders else []
     return {**said, "profile": name, "config": config, "run_dir": folder, "run": " ".join([run.rstrip(), *added])}
+
+
+def _each_with_folder(name: str | None, queue: tuple[str, ...], policy: Policy) -> tuple[str, ...]:
+    """Check the config of each command of a queue, and give each a folder of its own where it names none."""
+    if name is None:
+        return queue
+    found = []
+    for number, command in enumerate(queue, 1):
+        configs = values_of(CONFIG_OPTION, command)
+        try:
+            check_configs(name, policy.instance_profiles[name], configs)
+        except NotInProfile as error:
+            raise BadWord(f"Command {number} of the queue: {error}") from error
+        has_folder = values_of(FOLDER_OPTION, command)
+        stem = PurePosixPath(configs[0]).stem
+        found.append(command if has_folder else f"{command} --run-dir {shlex.quote(f'runs/{stem}-{number}')}")
+    return tuple(found)

@@ -38,6 +38,8 @@ EXCLUSIONS: Mapping[str, str] = {
     "own_image": "{n} skipped: that cloud has one image of its own, so leave image= out.",
     "ports": "{n} skipped: that cloud opens no ports.",
     "secrets": "{n} skipped: no agent runs there, which secrets need.",
+    "queue": "{n} skipped: no agent runs there, which a queue needs.",
+    "attempts": "{n} skipped: no agent runs there, which attempts= needs.",
     "install_agent": "{n} skipped: install= needs GPU Shopper's agent, which doesn't run there with that image.",
     "gpu": "{n} skipped: not one of the GPUs that you named.",
     "gpu_blocked": "{n} skipped: the policy blocks that GPU.",

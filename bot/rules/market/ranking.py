@@ -194,6 +194,10 @@ def _answering(market: Sequence[Offer], cases: Cases, able: Mapping[str, Capabil
         agent = known.has_agent(own_image=job.image is not None)
         if found is None and job.secrets and not agent:
             return "secrets"
+        if found is None and job.queue and not agent:
+            return "queue"
+        if found is None and job.attempts > 1 and not agent:
+            return "attempts"
         if found is None and job.install and not agent:
             return "install_agent"
         return "program" if found is None and to_run and known.batch and not job.run else found

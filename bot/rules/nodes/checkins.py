@@ -14,7 +14,8 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from bot.rules.nodes.idleness import QuietSince, all_quiet_since, idle_said, quiet_after
-from bot.rules.nodes.machine_report import MachineReport, QueueCounts, activity_words
+from bot.rules.nodes.machine_report import MachineReport, QueueCounts, activity_words, startup_changed
+from bot.rules.nodes.queue_results import ReportedResult, taken_after
 from bot.rules.nodes.steady_rate import with_rate
 from bot.rules.policy.policy import Policy
 from bot.rules.values.phrases import hours, plural
@@ -65,6 +66,8 @@ class Report:
     work: Work = Work.RUNNING
     #: The exit code of a job that ended, where its agent knows it.
     job_exit_code: int | None = None
+    #: Above 1 where its command failed before and was started again.
+    job_attempt: int = 1
     step: int | None = None
     target_step: int | None = None
     tokens_per_s: Decimal | None = None
@@ -73,6 +76,8 @@ class Report:
     checkpoint_at: datetime | None = None
     queue: QueueCounts | None = None
     machine: MachineReport | None = None
+    #: Results of its queue's commands that it thinks are not stored yet.
+    results: tuple[ReportedResult, ...] = ()
     #: It asks for the plan of its start-up.
     wants_startup: bool = False
     #: It asks for the secrets of its job.
@@ -89,6 +94,7 @@ class NodeStatus:
     work: Work = Work.RUNNING
     work_over_at: datetime | None = None
     job_exit_code: int | None = None
+    job_attempt: int = 1
     utilisation: tuple[Decimal, ...] = ()
     step: int | None = None
     target_step: int | None = None
@@ -99,6 +105,8 @@ class NodeStatus:
     checkpoint_step: int | None = None
     checkpoint_at: datetime | None = None
     queue: QueueCounts | None = None
+    #: How many results of its queue's commands are stored, counted in the order in which it reports them.
+    results_taken: int = 0
     machine: MachineReport | None = None
     #: The newest rates of its job, in tokens per second, the oldest first.
     rates: tuple[Decimal, ...] = ()
@@ -133,6 +141,7 @@ def after_checkin(before: NodeStatus, report: Report, policy: Policy, now: datet
         work=report.work,
         work_over_at=over_at,
         job_exit_code=report.job_exit_code if report.work.is_over else None,
+        job_attempt=report.job_attempt,
         utilisation=report.utilisation,
         step=report.step,
         target_step=report.target_step,
@@ -142,6 +151,7 @@ def after_checkin(before: NodeStatus, report: Report, policy: Policy, now: datet
         checkpoint_step=report.checkpoint_step,
         checkpoint_at=min(report.checkpoint_at, now) if report.checkpoint_at else None,
         queue=report.queue,
+        results_taken=taken_after(before.results_taken, report.results),
         machine=machine,
         rates=with_rate(
             before.rates,
@@ -152,6 +162,17 @@ def after_checkin(before: NodeStatus, report: Report, policy: Policy, now: datet
         ),
         quiet_since=quiet_after(before.quiet_since, machine, policy, now),
     )
+
+
+def shows_progress(before: NodeStatus, after: NodeStatus) -> bool:
+    """Whether cards have something new to say: of the job, its attempt, its queue, or a step of the start-up.
+
+    A queue is shown at every twentieth of its commands, so that a long one stays within Slack's limits.
+    """
+    if before.work is not after.work or before.job_attempt != after.job_attempt:
+        return True
+    was, now_is = (found.queue.twentieths if found.queue is not None else (0, 0) for found in (before, after))
+    return was != now_is or startup_changed(before.machine, after.machine)
 
 
 def instruction(

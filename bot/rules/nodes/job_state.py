@@ -5,10 +5,10 @@ A job is the `run=` command that somebody handed over. A result that was recorde
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bot.rules.nodes.checkins import NodeStatus, Work
-from bot.rules.nodes.machine_report import StartupStep, StepOutcome
+from bot.rules.nodes.machine_report import QueueCounts, StartupStep, StepOutcome
 from ledger.kernel.end_reason import WENT_WELL, WENT_WRONG
 from ledger.kernel.job import JobRequest
 from ledger.kernel.job_state import JOB_OVER, JobState
@@ -32,12 +32,17 @@ _PENDING_STEP = frozenset({StepOutcome.WAITING, StepOutcome.RUNNING})
 class JobStatus:
     """Say how far a job is. `exit_code` is None until its command ended, and where nobody reported it.
 
-    `failed_step` is the step of the start-up that failed, so that the command never started.
+    `failed_step` is the step of the start-up that failed, so that the command never started. `attempt` is the number
+    of its attempt where a failed command is started again, which is done `attempts` times at most.
     """
 
     state: JobState
     exit_code: int | None = None
     failed_step: str = ""
+    attempt: int = 1
+    attempts: int = 1
+    #: How far its queue is; None where it has none.
+    queue: QueueCounts | None = None
 
     @property
     def is_over(self) -> bool:
@@ -49,8 +54,12 @@ class JobStatus:
         """Say it in a few words: `failed (exit code 3)`."""
         if self.failed_step:
             return f"{self.state} (its start-up failed at {self.failed_step}, exit code {self.exit_code})"
-        code = f" (exit code {self.exit_code})" if self.exit_code is not None else ""
-        return f"{self.state}{code}"
+        said = [f"exit code {self.exit_code}"] if self.exit_code is not None else []
+        if self.queue is not None:
+            return f"{self.state} ({self.queue.words})"
+        if self.attempts > 1 and self.state is not JobState.QUEUED:
+            said.append(f"attempt {self.attempt} of {self.attempts}")
+        return f"{self.state} ({', '.join(said)})" if said else str(self.state)
 
     @property
     def sentence(self) -> str:
@@ -62,12 +71,15 @@ class JobStatus:
             JobState.FAILED: "The job failed",
             JobState.INTERRUPTED: "The job was interrupted: its machine ended first",
         }.get(self.state, f"The job is {self.state}")
-        return f"{said} with exit code {self.exit_code}." if self.exit_code is not None else f"{said}."
+        if self.queue is not None:
+            return f"{said}, {self.queue.words}."
+        said += f" with exit code {self.exit_code}" if self.exit_code is not None else ""
+        return f"{said} in attempt {self.attempt} of {self.attempts}." if self.attempts > 1 else f"{said}."
 
 
 def has_job(job: JobRequest) -> bool:
     """Whether somebody handed over a command, so that there is a job with a state."""
-    return job.run is not None
+    return job.run is not None or bool(job.queue)
 
 
 def job_status(session: SessionState, found: NodeStatus | None) -> JobStatus:
@@ -92,6 +104,12 @@ def job_status(session: SessionState, found: NodeStatus | None) -> JobStatus:
     return _by_work(found) if ended_at_once or run.state is StepOutcome.DONE else _starting(run, steps)
 
 
+def detailed(status: JobStatus, job: JobRequest, found: NodeStatus | None) -> JobStatus:
+    """Add what its job says: how often its command is started at most, and how far its queue is."""
+    queue = found.queue if found is not None and job.queue else None
+    return replace(status, attempts=job.attempts if not job.queue else 1, queue=queue)
+
+
 def ended_job(end_code: str, session: SessionState, found: NodeStatus | None) -> JobStatus:
     """Say how a job ended whose session has ended, with the reason `end_code`."""
     last = job_status(session, found)
@@ -103,7 +121,8 @@ def ended_job(end_code: str, session: SessionState, found: NodeStatus | None) ->
 
 
 def _by_work(found: NodeStatus) -> JobStatus:
-    return JobStatus(_OF_WORK[found.work], found.job_exit_code if found.work.is_over else None)
+    code = found.job_exit_code if found.work.is_over else None
+    return JobStatus(_OF_WORK[found.work], code, attempt=found.job_attempt)
 
 
 def _starting(run: StartupStep, steps: tuple[StartupStep, ...]) -> JobStatus:

@@ -42,6 +42,12 @@ class QueueCounts:
         return self.waiting + self.running + self.done + self.failed
 
     @property
+    def twentieths(self) -> tuple[int, int]:
+        """How many twentieths of it are over, and whether any failed: below 20 commands each one counts."""
+        over = self.done + self.failed
+        return (over * 20 // self.total if self.total > 20 else over), int(self.failed > 0)
+
+    @property
     def words(self) -> str:
         """Say how far the queue is: `queue 7/12 done, 1 failed`."""
         failed = f", {self.failed:,} failed" if self.failed else ""
@@ -145,6 +151,7 @@ _DOING = {
     DRIVER: "checking the driver",
     PYTHON_PACKAGES: "installing Python packages",
     "repo": "fetching the repository",
+    "files": "fetching files",
     "run": "starting the command",
     SERVE: "starting the model server",
 }

@@ -6,8 +6,8 @@ The agent receives it in the answer to a check-in. Each step can run again witho
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from bot.rules.nodes.model_server import SERVE, SERVE_LIMIT_S, PlannedServer, model_server
@@ -29,6 +29,8 @@ from ledger.kernel.job import JobRequest
 PACKAGES = ("git", "wget", "curl", "vim", "htop", "tmux")
 #: The most seconds of a step. Another program may hold the lock of apt, right after the first boot above all.
 PACKAGES_LIMIT_S, LOCK_WAIT_S, REPO_LIMIT_S, ENVIRONMENT_LIMIT_S, RUN_LIMIT_S = 900, 300, 900, 30, 60
+#: The step that fetches the files of a queue's mounts; data may be large.
+FILES, FILES_LIMIT_S = "files", 6 * 3600
 #: A script ends with this where it has nothing to do on this machine.
 LEFT_OUT = 77
 
@@ -83,6 +85,29 @@ git fetch --depth 1 -- {url} {ref}
 git checkout -q --detach FETCH_HEAD
 git log -1 --format='%H %s'
 """
+#: The script of a queue's command. An agent that runs no queue leaves the variable out, and the script fails.
+_EACH = 'eval "${QUEUE_COMMAND?This agent runs no queue.}"'
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedQueue:
+    """The commands of a job's queue that are left, by their numbers, and how many are done or failed already."""
+
+    commands: Mapping[int, str]
+    gpus: int
+    done: int = 0
+    failed: int = 0
+
+    @classmethod
+    def of(cls, commands: Sequence[str], gpus: int, over: Collection[int] = (), failed: int = 0) -> PlannedQueue:
+        """Leave out the commands whose numbers are `over`: an earlier machine of the session ran them."""
+        left = {number: one for number, one in enumerate(commands, 1) if number not in over}
+        return cls(left, gpus, len(over) - failed, failed)
+
+    def to_json(self) -> dict[str, Any]:
+        """Write it as the agent reads it."""
+        said = {"commands": list(self.commands.items()), "gpus": self.gpus}
+        return {**said, "done": self.done, "failed": self.failed}
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +124,20 @@ class PlannedStep:
     secrets: tuple[str, ...] = ()
     #: The model server that is started instead of the script.
     server: PlannedServer | None = None
+    #: How often the job's command is started at most, and after which exit codes; empty: after each but 0.
+    attempts: int = 1
+    retry_codes: tuple[int, ...] = ()
+    #: The commands that the script runs, one on each GPU.
+    queue: PlannedQueue | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Write it as the agent reads it."""
         said = {"name": self.name, "script": self.script, "limit_s": self.limit_s}
         said |= {"job": self.is_job, "needs": list(self.needs), "secrets": list(self.secrets)}
+        if self.attempts > 1:
+            said |= {"attempts": self.attempts, "retry_codes": list(self.retry_codes)}
+        if self.queue is not None:
+            said |= {"queue": self.queue.to_json()}
         return said if self.server is None else said | {"serve": self.server.to_json()}
 
 
@@ -121,13 +155,18 @@ class StartupPlan:
         return {"id": self.id, "environment": dict(self.environment), "steps": steps}
 
 
-def plan_startup(instance_id: str, job: JobRequest, places: Mapping[str, str]) -> StartupPlan | None:
+def plan_startup(
+    instance_id: str, job: JobRequest, places: Mapping[str, str], queue: PlannedQueue | None = None
+) -> StartupPlan | None:
     """Plan the start-up of an instance; None where its job names no repository, command, software or secret.
 
-    `places` are the variables of its cloud's profile, such as DATA_DIR.
+    `places` are the variables of its cloud's profile, such as DATA_DIR. `queue` is what is left of the job's queue.
     """
-    if job.repo is None and job.run is None and job.install is None and not job.secrets:
+    runs = job.run is not None or bool(job.queue)
+    if job.repo is None and not runs and job.install is None and not job.secrets:
         return None
+    if job.queue and queue is None:
+        queue = PlannedQueue.of(job.queue, job.gpu.count_min)
     stack = STACKS.get(job.install or "")
     environment, repo = dict(places), Repository.read(job.repo) if job.repo else None
     if repo is not None:
@@ -137,7 +176,7 @@ def plan_startup(instance_id: str, job: JobRequest, places: Mapping[str, str]) -
     variables = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in environment.items())
     script = _environment(variables, stack) + (_CRED_FILE if job.secrets else "")
     steps = [PlannedStep("environment", script, ENVIRONMENT_LIMIT_S)]
-    if repo is not None or job.run is not None or job.install is not None:
+    if repo is not None or runs or job.install is not None:
         packages = _PACKAGES.format(packages=" ".join(PACKAGES), left_out=LEFT_OUT, lock_wait_s=LOCK_WAIT_S)
         steps.append(PlannedStep("packages", packages, PACKAGES_LIMIT_S))
     if job.install is not None:
@@ -145,13 +184,20 @@ def plan_startup(instance_id: str, job: JobRequest, places: Mapping[str, str]) -
     if repo is not None:
         folder, url, ref = map(shlex.quote, (environment["PROJECT_REPO_DIR"], repo.url, repo.ref or "HEAD"))
         steps.append(PlannedStep("repo", _REPO.format(folder=folder, url=url, ref=ref), REPO_LIMIT_S))
-    if job.run is not None:
+    if runs:
         into = f"cd {shlex.quote(environment['PROJECT_REPO_DIR'])} || exit\n" if repo is not None else ""
         needs = (*([PYTHON_PACKAGES] if job.install else []), *(["repo"] if repo else []))
         reads = '. "$CRED_FILE" || exit\n' if job.secrets else ""
-        command = f"{reads}{into}{job.run}\n"
+        # With a queue, `run` is what fetches the files of its mounts, which each command may need.
+        command = f"{reads}{into}{_EACH if job.queue else job.run}\n"
         script = in_stack(command) if stack else command
-        steps.append(PlannedStep("run", script, RUN_LIMIT_S, is_job=True, needs=needs, secrets=job.secrets))
+        if job.queue and job.run is not None:
+            steps.append(
+                PlannedStep(FILES, f"{reads}{into}{job.run}\n", FILES_LIMIT_S, needs=needs, secrets=job.secrets)
+            )
+            needs = (*needs, FILES)
+        run = PlannedStep("run", script, RUN_LIMIT_S, is_job=True, needs=needs, secrets=job.secrets)
+        steps.append(replace(run, attempts=job.attempts, retry_codes=job.retry_codes, queue=queue))
     server = model_server(job)
     if server is not None:
         # An agent that can't start a server runs the script.

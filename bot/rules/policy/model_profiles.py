@@ -67,8 +67,9 @@ def check_job(job: JobRequest, profiles: Mapping[str, ModelProfile]) -> None:
         return
     if name not in profiles:
         raise NotInProfile(f"There is no profile {name[:40]}. There are {', '.join(profiles) or 'none'}.")
-    if job.run is not None:
-        check_configs(name, profiles[name], values_of(CONFIG_OPTION, job.run))
+    for command in job.queue or (job.run,):  # With a queue, `run` only fetches files.
+        if command is not None:
+            check_configs(name, profiles[name], values_of(CONFIG_OPTION, command))
 
 
 def problems(profiles: Mapping[str, ModelProfile]) -> Iterator[str]:

@@ -21,6 +21,7 @@ class ReplyCode(Vocabulary):
     UNKNOWN_CLOUD = "unknown_cloud", "None of the clouds that you named is set up."
     UNKNOWN_PROFILE = "unknown_profile", "There is no profile of that cloud."
     RUN_MISSING = "run_missing", "The clouds that you named run one program each, and `run` does not say which."
+    AGENT_MISSING = "agent_missing", "The job needs our agent, which doesn't run at the clouds that you named."
     OFFER_ELSEWHERE = "offer_elsewhere", "The offer is not at any of the clouds that you named."
     CLOUD_NOT_ALLOWED = "cloud_not_allowed", "The policy doesn't let this program rent at that cloud."
     GPU_NOT_ALLOWED = "gpu_not_allowed", "The policy doesn't let this program rent that GPU."

@@ -117,6 +117,12 @@ def _last_keys(row: Billable, until: datetime) -> list[str]:
     return [_key(row, name, hour_suffix(hours - 1)) for name, hours in _completed_hours(row, until).items()]
 
 
+def billed_window(row: Instance, now: datetime) -> tuple[datetime, datetime] | None:
+    """Return from when and until when an instance was billed, as far as that is known now; None where it was not."""
+    until = min(filter(None, (row.ended_at, row.billing_until, _billed_until(row, now))))
+    return (row.billing_from, until) if row.billing_from is not None and row.billing_from < until else None
+
+
 def _billed_until(row: Billable, now: datetime) -> datetime:
     """Return until when an instance is billed.
 

@@ -17,11 +17,11 @@ from bot.rules.nodes import checkins as rules
 from bot.rules.nodes.checkins import NodeStatus, Report, Work
 from bot.rules.nodes.host_keys import KeyMatch, compare
 from bot.rules.nodes.idleness import IdleSignal
-from bot.rules.nodes.machine_report import MachineReport, QueueCounts, startup_changed
+from bot.rules.nodes.machine_report import MachineReport, QueueCounts
 from bot.rules.nodes.node_api import Declared, NodeApiReport, declared
 from bot.rules.nodes.tokens import JudgedToken, StoredTokens, TokenVerdict, judge_token
 from bot.rules.values.reply_code import ReplyCode
-from bot.services.nodes import enrollment, host_keys, node_api, sent_secrets, startup, token_exchange
+from bot.services.nodes import enrollment, host_keys, node_api, queue_results, sent_secrets, startup, token_exchange
 from bot.services.nodes.api_identity import ApiIdentity, api_identity
 from bot.services.nodes.token_exchange import REPLACED, Presented
 from bot.services.runtime.clock_guard import approved_now
@@ -30,6 +30,7 @@ from bot.services.runtime.context import Context
 from ledger.core import Tx
 from ledger.kernel.states import InstanceState, SessionState
 from ledger.models import Node
+from ledger.queries.command_results import add_results
 from ledger.queries.nodes import NodeContext, node_contexts, write_checkins
 from ledger.queries.overspend import Agent
 
@@ -66,6 +67,8 @@ class CheckinReply:
     secrets: dict[str, str] | None = field(default=None, repr=False)
     #: Why what it reported about its own API was refused; "" when it was accepted, or when it reported nothing.
     api_problem: str = ""
+    #: How many results of its queue's commands are stored; it goes on behind them.
+    results_taken: int = 0
     next_in_s: int = rules.INTERVAL_S
 
 
@@ -82,6 +85,7 @@ class _Changes:
     tokens: dict[str, StoredTokens] = field(default_factory=dict)
     plans: dict[str, dict[str, Any]] = field(default_factory=dict)
     secrets: dict[str, dict[str, str]] = field(default_factory=dict, repr=False)
+    results: dict[tuple[str, int], dict[str, Any]] = field(default_factory=dict)
     is_told: bool = False
 
 
@@ -145,6 +149,7 @@ class Checkins:
             rows = sorted(changes.status.items())
             each = ({"of_instance": k, **columns(one), **node_api.columns(changes.apis[k].api)} for k, one in rows)
             await write_checkins(tx, list(each))
+            await add_results(tx, list(changes.results.values()))
             tokens = sorted(changes.tokens.items())
             await write_checkins(tx, [{"of_instance": k, **token_exchange.columns(one)} for k, one in tokens])
         if changes.is_told:
@@ -178,8 +183,8 @@ class Checkins:
             return REPLACED
         status = rules.after_checkin(before, report, self._ctx.policy, now)
         changes.status[key] = status
-        moved_on = before.work is not status.work or startup_changed(before.machine, status.machine)
-        if moved_on and stands.session_state in SHOWS_STARTUP:
+        changes.results |= queue_results.rows(stands.node, report, now)
+        if rules.shows_progress(before, status) and stands.session_state in SHOWS_STARTUP:
             changes.is_told = True
             await startup.show_progress(tx, key, now)
         changes.is_told |= await startup.notify_changes(tx, self._ctx.policy, key, before, status, now)
@@ -194,6 +199,7 @@ class Checkins:
             await node_api.notify_changed_certificate(tx, self._ctx.policy, key, known, api.api, now)
         token = shown.next_token if judged.verdict is TokenVerdict.EXCHANGED else ""
         answer = self._answer(stands, report.seq, api.problem, token, now)
+        answer = replace(answer, results_taken=status.results_taken)
         if report.wants_startup:
             answer = replace(answer, startup=changes.plans.get(key))
         if report.wants_secrets and sent_secrets.may_receive(shown.shown, judged):
@@ -242,6 +248,7 @@ def node_status(node: Node | Agent) -> NodeStatus:
         work=Work(node.work),
         work_over_at=node.work_over_at,
         job_exit_code=said.get("job_exit_code"),
+        job_attempt=said.get("job_attempt", 1),
         utilisation=tuple(Decimal(one) for one in said.get("utilisation", ())),
         step=said.get("step"),
         target_step=said.get("target_step"),
@@ -251,6 +258,7 @@ def node_status(node: Node | Agent) -> NodeStatus:
         checkpoint_step=said.get("checkpoint_step"),
         checkpoint_at=at("checkpoint_at"),
         queue=QueueCounts(**said["queue"]) if said.get("queue") else None,
+        results_taken=said.get("results_taken", 0),
         machine=_machine(said),
         rates=tuple(Decimal(one) for one in said.get("rates", ())),
         quiet_since={
@@ -286,6 +294,7 @@ def columns(found: NodeStatus) -> dict[str, Any]:
     report = {
         "utilisation": [str(one) for one in found.utilisation],
         "job_exit_code": found.job_exit_code,
+        "job_attempt": found.job_attempt,
         "step": found.step,
         "target_step": found.target_step,
         "step_from": found.step_from,
@@ -294,6 +303,7 @@ def columns(found: NodeStatus) -> dict[str, Any]:
         "checkpoint_step": found.checkpoint_step,
         "checkpoint_at": found.checkpoint_at.isoformat() if found.checkpoint_at else None,
         "queue": asdict(found.queue) if found.queue else None,
+        "results_taken": found.results_taken,
         "machine": machine,
         "rates": [str(one) for one in found.rates],
         "steps": steps,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from bot.rules.nodes.checkins import NodeStatus
-from bot.rules.nodes.job_state import JobStatus, ended_job, has_job, job_status
+from bot.rules.nodes.job_state import JobStatus, detailed, ended_job, has_job, job_status
 from bot.services.nodes.checkins import node_status
 from bot.services.notifications.job_ended import record_job
 from ledger.core import Tx
@@ -19,9 +19,13 @@ def job_of(view: SessionView) -> JobStatus | None:
     """Return how far the job of a session is: its recorded result, or what is known now; None where it has no job."""
     if not has_job(view.request.job):
         return None
+    found = node_status(view.node) if view.node is not None else None
     if view.session.job_state is not None:
-        return JobStatus(view.session.job_state, view.session.job_exit_code)
-    return job_status(view.session.state, node_status(view.node) if view.node is not None else None)
+        attempt = found.job_attempt if found is not None else 1
+        status = JobStatus(view.session.job_state, view.session.job_exit_code, attempt=attempt)
+    else:
+        status = job_status(view.session.state, found)
+    return detailed(status, view.request.job, found)
 
 
 async def record_ended_work(tx: Tx, session: Session, request: Request, found: NodeStatus, now: datetime) -> None:
@@ -30,7 +34,7 @@ async def record_ended_work(tx: Tx, session: Session, request: Request, found: N
         return
     status = job_status(session.state, found)
     if status.is_over and not status.failed_step:
-        await record_job(tx, session, request, status, now)
+        await record_job(tx, session, request, detailed(status, request.job, found), now)
 
 
 async def record_ended_session(tx: Tx, session: Session, end_code: str, now: datetime) -> None:
@@ -38,7 +42,9 @@ async def record_ended_session(tx: Tx, session: Session, end_code: str, now: dat
     request = await tx.get_one(Request, session.request_id)
     if session.job_state is not None or not has_job(request.job):
         return
-    await record_job(tx, session, request, ended_job(end_code, session.state, await _reported(tx, session)), now)
+    found = await _reported(tx, session)
+    status = detailed(ended_job(end_code, session.state, found), request.job, found)
+    await record_job(tx, session, request, status, now)
 
 
 async def is_job_over(tx: Tx, session: Session) -> bool:

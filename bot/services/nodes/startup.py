@@ -10,13 +10,14 @@ from bot.rules.nodes.checkins import NodeStatus
 from bot.rules.nodes.machine_logs import shown
 from bot.rules.nodes.machine_report import MachineReport
 from bot.rules.nodes.model_server import SERVE
-from bot.rules.nodes.startup_plan import plan_startup
+from bot.rules.nodes.startup_plan import PlannedQueue, plan_startup
 from bot.rules.policy.policy import Policy
 from bot.rules.values.command_text import cli_command
 from bot.services.notifications.request_message import show_again
 from bot.services.people import direct_messages
 from ledger.core import Tx
 from ledger.models import Instance, Request, Session
+from ledger.queries.command_results import NO_RESULTS, earlier_results
 from ledger.queries.nodes import startup_jobs
 from providers.profiles import model
 
@@ -27,8 +28,12 @@ TAIL_LINES, TAIL_CHARACTERS = 3, 400
 async def plans(tx: Tx, instance_ids: Collection[str]) -> dict[str, dict[str, Any]]:
     """Return the plan of each instance as its agent reads it; an empty one where nothing is to be done."""
     found: dict[str, dict[str, Any]] = {}
-    for instance_id, (cloud, job) in (await startup_jobs(tx, instance_ids)).items() if instance_ids else ():
-        plan = plan_startup(instance_id, job, model.load(cloud).overrides.environment)
+    jobs = await startup_jobs(tx, instance_ids) if instance_ids else {}
+    earlier = await earlier_results(tx, [key for key, (_, job, _) in jobs.items() if job.queue])
+    for instance_id, (cloud, job, gpus) in jobs.items():
+        before = earlier.get(instance_id, NO_RESULTS)
+        queue = PlannedQueue.of(job.queue, gpus, before.numbers, before.failed) if job.queue else None
+        plan = plan_startup(instance_id, job, model.load(cloud).overrides.environment, queue)
         found[instance_id] = plan.to_json() if plan is not None else {}
     return found
 

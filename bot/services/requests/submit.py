@@ -142,9 +142,14 @@ def _refuse(policy: Policy, job: JobRequest, able: Mapping[str, Capabilities]) -
     if job.candidates and len(unknown) == len(job.candidates):
         return refuse(ReplyCode.UNKNOWN_CLOUD, f"None of {', '.join(unknown)} is set up here. Use {', '.join(clouds)}.")
     named = [name for name in job.candidates if name in able]
-    if named and not job.run and all(able[name].batch for name in named):
+    if named and not job.run and not job.queue and all(able[name].batch for name in named):
         sentence = f'{named[0]} runs one program and nothing else. Name it, such as run="python train.py".'
         return refuse(ReplyCode.RUN_MISSING, sentence)
+    has_agent = any(able[name].has_agent(own_image=job.image is not None) for name in named)
+    needing = "queue=" if job.queue else "attempts=" if job.attempts > 1 else ""
+    if named and needing and not has_agent:
+        sentence = f"{needing} needs GPU Shopper's agent, which doesn't run at {', '.join(named)} with this job."
+        return refuse(ReplyCode.AGENT_MISSING, sentence)
     if wrong := job_bounds.check(job, policy):
         return refuse(*wrong)
     try:  # Words are checked when they are read; a repeated job was read under an earlier policy.

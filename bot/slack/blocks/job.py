@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from bot.rules.values.phrases import rate
+from bot.rules.values.phrases import plural, rate
 from bot.slack.blocks.elements import dollars, safe
 from ledger.kernel.job import JobRequest, SpotPolicy
 
@@ -42,6 +42,8 @@ def details(job: JobRequest) -> str:
         ("installs", job.install),
         ("repository", job.repo),
         ("runs", job.run),
+        ("queue", plural(len(job.queue), "command") if job.queue else ""),
+        ("attempts", str(job.attempts) if job.attempts > 1 else ""),
     ):
         if value:
             parts.append(f"{word} {safe(value, 80)}")

@@ -239,5 +239,5 @@ async def test_the_job_of_a_machine_for_its_start_up(db: Database) -> None:
     async with db.write() as tx:
         row = await rows.instance(tx)
     async with db.read() as tx:
-        assert await startup_jobs(tx, [row.id]) == {row.id: ("vast", rows.JOB)}
+        assert await startup_jobs(tx, [row.id]) == {row.id: ("vast", rows.JOB, 1)}
         assert await startup_jobs(tx, []) == {}

@@ -37,8 +37,11 @@ def test_a_cloud_that_runs_programs_only_needs_one_to_be_bought(run: str, to_run
     ("able", "image", "answered"),
     [({"batch": True}, None, 0), ({"onstart_is_command": True}, "a/b:1", 0), ({"onstart_is_command": True}, None, 1)],
 )
-def test_secrets_need_a_machine_with_an_agent(able: dict[str, Any], image: str | None, answered: int) -> None:
-    wanted = job(secrets=("HF_TOKEN",), run="python x.py", image=image)
+@pytest.mark.parametrize(("needs", "code"), [({"secrets": ("HF_TOKEN",)}, "secrets"), ({"attempts": 2}, "attempts")])
+def test_secrets_and_attempts_need_a_machine_with_an_agent(
+    able: dict[str, Any], image: str | None, answered: int, needs: dict[str, Any], code: str
+) -> None:
+    wanted = job(run="python x.py", image=image, **needs)
     found = rank([offer(cloud="runpod")], wanted, POLICY, {"runpod": capabilities(**able)})
     assert found.answered == answered
-    assert [one.reason_code for one in found.excluded] == ([] if answered else ["secrets"])
+    assert [one.reason_code for one in found.excluded] == ([] if answered else [code])

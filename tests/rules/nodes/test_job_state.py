@@ -105,3 +105,27 @@ def test_every_state_has_a_sentence_and_three_are_final() -> None:
     assert len(set(said)) == len(said)
     assert JobStatus(JobState.INTERRUPTED).sentence == "The job was interrupted: its machine ended first."
     assert JobStatus(JobState.SUCCEEDED, 0).sentence == "The job succeeded with exit code 0."
+
+
+@pytest.mark.parametrize(
+    ("status", "line", "sentence"),
+    [
+        (JobStatus(JobState.QUEUED, attempts=3), "queued", "The job is queued in attempt 1 of 3."),
+        (JobStatus(JobState.RUNNING, attempt=2, attempts=3), "running (attempt 2 of 3)", None),
+        (
+            JobStatus(JobState.FAILED, 75, attempt=3, attempts=3),
+            "failed (exit code 75, attempt 3 of 3)",
+            "The job failed with exit code 75 in attempt 3 of 3.",
+        ),
+    ],
+)
+def test_attempts_are_shown_where_there_can_be_more_than_one(
+    status: JobStatus, line: str, sentence: str | None
+) -> None:
+    assert status.line == line
+    assert sentence in (None, status.sentence)
+
+
+def test_the_attempt_is_the_agents_word() -> None:
+    found = replace(STARTED, job_attempt=2)
+    assert job_status(RUNNING, found) == JobStatus(JobState.RUNNING, attempt=2)

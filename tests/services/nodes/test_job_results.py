@@ -93,6 +93,35 @@ async def test_a_job_is_followed_to_its_exit_code_which_stays_after_the_machine(
         assert (out.state, out.exit_code, out.line) == (JobState.FAILED, 3, "failed (exit code 3)")
 
 
+async def test_attempts_are_shown_while_it_runs_and_after_it_ended(one: World) -> None:
+    w = one
+    async with listening(w):
+        await w.running(candidates=("vast",), run=RUN, attempts=3, retry_codes=(75,))
+        await pass_time(w, 1)
+        agent(w).machine, agent(w).job_attempt = startup("done"), 2
+        await pass_time(w, 61)
+        assert (await shown(w)).line == "running (attempt 2 of 3)"
+        agent(w).job, agent(w).job_exit_code, agent(w).job_attempt = "failed", 75, 3
+        await pass_time(w, 300)
+        await w.run(120, 30)
+        assert (await shown(w)).line == "failed (exit code 75, attempt 3 of 3)"
+        (event,) = await results(w)
+        assert event.data == {"exit_code": 75, "attempt": 3}
+        assert event.reason == "The job failed with exit code 75 in attempt 3 of 3."
+        out = session_out(w.ctx, await w.session((await session(w)).id), w.clock.now(), mine=True).job
+        assert out is not None
+        assert (out.attempt, out.attempts) == (3, 3)
+
+
+async def test_attempts_need_an_agent(one: World) -> None:
+    """A cloud without one is refused before the request is posted."""
+    reply = await one.ask(candidates=("kaggle",), run=RUN, attempts=3)
+    assert not reply.ok
+    assert reply.code == "agent_missing"
+    assert reply.sentence == "attempts= needs GPU Shopper's agent, which doesn't run at kaggle with this job."
+    assert (await one.books()).requests == ()
+
+
 async def test_a_session_without_a_command_has_no_job(one: World) -> None:
     w = one
     async with listening(w):

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from bot.agent.credentials import CRED_FILE, Credentials, of_this_machine
 from bot.agent.own_folder import DEFAULT_FOLDER, FOLDER
-from bot.agent.startup.credentials import CRED_FILE, Credentials, of_this_machine
 from bot.agent.startup.plan import DONE, FAILED, LOG, STEPS, Plan, StartupProgress
 from bot.agent.startup.runner import NO_SECRET, Runner
 from tests.agent.startup.test_runner import plan_of, step

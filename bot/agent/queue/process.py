@@ -1,0 +1,82 @@
+"""Keep the queue's process running, and say in check-ins how far the queue is and what its commands' results are."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from bot.agent.job_process import own_program
+from bot.agent.queue.journal import QueueJournal
+from bot.agent.queue.order import read_order
+
+#: The most results of one check-in.
+MOST_RESULTS = 16
+#: How soon the next check-in comes while results wait to be reported.
+SOON_S = 2.0
+
+
+@dataclass
+class QueueProcess:
+    """The queue in `folder`. `taken` is how many of its results GPU Shopper has, as the last answer said."""
+
+    folder: Path
+    taken: int = 0
+    _process: subprocess.Popen[bytes] | None = None
+
+    def keep_running(self) -> None:
+        """Start the queue's process where it does not run and something is left; one that runs makes this one end."""
+        if self._process is not None and self._process.poll() is None:
+            return
+        order = read_order(self.folder)
+        if order is None or QueueJournal.read(self.folder).results.keys() >= order.queue.commands.keys():
+            return
+        try:
+            nothing = subprocess.DEVNULL
+            command = [sys.executable, *own_program(), "run-queue"]
+            self._process = subprocess.Popen(
+                command, stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True
+            )
+        except OSError:
+            return  # The next check-in tries again.
+
+    def take(self, answer: Mapping[str, Any]) -> None:
+        """Learn from an answer which results arrived."""
+        taken = answer.get("results_taken")
+        if isinstance(taken, int) and taken >= 0:
+            self.taken = taken
+
+    @property
+    def is_reporting(self) -> bool:
+        """Whether a result waits to be reported."""
+        return len(QueueJournal.read(self.folder).results) > self.taken
+
+    def report(self) -> dict[str, Any]:
+        """Return what a check-in says of the queue; nothing where there is none.
+
+        The job is over only with a check-in that has the last results, so that none is missing when its session ends.
+        """
+        order = read_order(self.folder)
+        if order is None:
+            return {}
+        journal, planned = QueueJournal.read(self.folder), order.queue
+        results = list(journal.results.values())
+        failed = sum(one.exit_code != 0 for one in results)
+        sent = results[self.taken : self.taken + MOST_RESULTS]
+        found: dict[str, Any] = {
+            "queue": {
+                "waiting": len(planned.commands) - len(journal.begun),
+                "running": len(journal.running),
+                "done": len(results) - failed + planned.done,
+                "failed": failed + planned.failed,
+            },
+            "results": [{"index": self.taken + place, **asdict(one)} for place, one in enumerate(sent, 1)],
+        }
+        is_over = journal.results.keys() >= planned.commands.keys()
+        if is_over and self.taken + len(sent) >= len(results):
+            is_good = not failed and not planned.failed
+            return found | {"job": "done" if is_good else "failed", "job_exit_code": 0 if is_good else 1}
+        return found | {"job": "running"}

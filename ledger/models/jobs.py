@@ -1,0 +1,36 @@
+"""Store what the jobs of sessions have done: the result of each command of a queue."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from sqlalchemy import CheckConstraint, ForeignKey, Integer
+from sqlalchemy.orm import Mapped, mapped_column
+
+from ledger.kernel.columns import SafeText, UtcDateTime
+from ledger.models.base import Base
+
+
+class CommandResult(Base):
+    """Store how one command of a queue ended. Triggers refuse every change of it."""
+
+    __tablename__ = "command_results"
+
+    session_id: Mapped[str] = mapped_column(ForeignKey("sessions.id"), primary_key=True)
+    #: The place of the command in the job's queue, from 1 on.
+    number: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    instance_id: Mapped[str] = mapped_column(ForeignKey("instances.id"), index=True)
+    gpu: Mapped[int] = mapped_column(Integer)
+    #: As a shell has it; None where nobody saw its end.
+    exit_code: Mapped[int | None] = mapped_column(Integer)
+    attempts: Mapped[int] = mapped_column(Integer)
+    #: On the machine's clock, cut to what can be true.
+    started_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    ended_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    log_tail: Mapped[str] = mapped_column(SafeText)
+    recorded_at: Mapped[datetime] = mapped_column(UtcDateTime)
+
+    __table_args__ = (
+        CheckConstraint("number > 0", name="number_positive"),
+        CheckConstraint("ended_at >= started_at", name="ended_after_start"),
+    )

@@ -1,0 +1,59 @@
+"""Store how each command of a job's queue ended, once; a result is never changed or deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import sqlalchemy as sa
+from alembic import op
+
+from migrations.baseline.table import ID, TEXT, TIME, WHOLE, optional, required, table
+
+revision = "0061"
+down_revision = "0059"
+branch_labels = None
+depends_on = None
+
+REFUSALS = (
+    ("command_results_fixed", "UPDATE", "the result of a command never changes"),
+    ("command_results_no_delete", "DELETE", "the result of a command is never deleted"),
+)
+
+
+def upgrade() -> None:
+    """Add the table. Jobs of before have no queue."""
+    table(
+        "command_results",
+        required(session_id=ID, number=WHOLE, instance_id=ID, gpu=WHOLE),
+        optional(exit_code=WHOLE),
+        required(attempts=WHOLE, started_at=TIME, ended_at=TIME, log_tail=TEXT, recorded_at=TIME),
+        key=["session_id", "number"],
+        refers={"session_id": "sessions", "instance_id": "instances"},
+        indexes=[["instance_id"]],
+        also=[
+            sa.CheckConstraint("number > 0", name=op.f("ck_command_results_number_positive")),
+            sa.CheckConstraint("ended_at >= started_at", name=op.f("ck_command_results_ended_after_start")),
+        ],
+    )
+    for statement in _postgresql() if op.get_context().dialect.name == "postgresql" else _sqlite():
+        op.execute(sa.text(statement))
+
+
+def downgrade() -> None:
+    """Forget the results; each session keeps how its job ended."""
+    op.drop_table("command_results")
+
+
+def _sqlite() -> Iterator[str]:
+    for name, change, message in REFUSALS:
+        yield f"CREATE TRIGGER {name} BEFORE {change} ON command_results BEGIN SELECT RAISE(ABORT, '{message}'); END"
+
+
+def _postgresql() -> Iterator[str]:
+    for name, change, message in REFUSALS:
+        refused = f"EXECUTE FUNCTION ledger_refuse('{message}')"
+        yield f"CREATE TRIGGER {name} BEFORE {change} ON command_results FOR EACH ROW {refused}"
+    yield (
+        "CREATE TRIGGER command_results_no_truncate BEFORE TRUNCATE ON command_results "
+        "FOR EACH STATEMENT EXECUTE FUNCTION ledger_refuse('the result of a command is never deleted')"
+    )
