@@ -6,6 +6,7 @@ The clients are imported on first use and run in a thread. They return facts or 
 from __future__ import annotations
 
 import asyncio
+import heapq
 import re
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -24,6 +25,8 @@ _BESIDE = re.compile(
     r"\.(?:log|out|err)(?:\.(?:\d+|gz))?$|(?:^|/)(?:events\.out\.|logs?/|\.git\w+$|README(?:\.\w+)?$)", re.IGNORECASE
 )
 CONNECT_S = 5.0
+#: Files of a place that are looked at for the last complete checkpoint: those of many checkpoints.
+MOST_FILES = 5000
 #: How many stores are read at once; the others wait.
 THREADS = 4
 
@@ -60,13 +63,21 @@ class Stores:
 
         Raises `StoreUnreachable` when the store could not be read.
         """
+        return next(iter(await self._look(scheme, root, path, 1)), None)
+
+    async def files(self, scheme: str, root: str, path: str) -> tuple[StoredFile, ...]:
+        """Return the newest files at such a place, the newest first. Raises `StoreUnreachable`."""
+        return await self._look(scheme, root, path, MOST_FILES)
+
+    async def _look(self, scheme: str, root: str, path: str, most: int) -> tuple[StoredFile, ...]:
         if scheme == "https":
-            return await self._file(root)
+            file = await self._file(root)
+            return () if file is None else (file,)
         over = Event()
         try:
             async with asyncio.timeout(self.timeout_s):
                 look = self._s3 if scheme == "s3" else self._hub
-                return await asyncio.get_running_loop().run_in_executor(self.threads, look, root, path, over)
+                return await asyncio.get_running_loop().run_in_executor(self.threads, look, root, path, over, most)
         except TimeoutError:
             raise StoreUnreachable(f"{scheme}://{root} was not read to its end in {self.timeout_s:g} s") from None
         except Exception as error:  # noqa: BLE001 # Two libraries and their transports raise what they like.
@@ -95,7 +106,7 @@ class Stores:
             raise StoreUnreachable(f"{at.hostname} does not say how large its file is and when it was changed")
         return StoredFile(at.path.rpartition("/")[2] or at.path, answer.length, answer.modified)
 
-    def _s3(self, bucket: str, prefix: str, over: Event) -> StoredFile | None:
+    def _s3(self, bucket: str, prefix: str, over: Event, most: int) -> tuple[StoredFile, ...]:
         import boto3  # noqa: PLC0415 # Heavy, and only needed where checkpoints are in S3.
         from botocore.config import Config  # noqa: PLC0415
 
@@ -109,38 +120,52 @@ class Stores:
                 connect_timeout=CONNECT_S, read_timeout=10, retries={"max_attempts": 2}, s3={"addressing_style": "path"}
             ),
         )
-        newest: StoredFile | None = None
+        newest = _NewestFiles(most)
         for page in client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix):
             if over.is_set():
-                return None  # Nobody waits for this result any more.
+                return ()  # Nobody waits for this result any more.
             for one in page.get("Contents", ()):
                 # `run` is a prefix of `run2/` too, where another job's newer file would count for this place.
                 if not prefix or one["Key"] == prefix or one["Key"].startswith(f"{prefix}/"):
-                    newest = _newer(newest, StoredFile(one["Key"], int(one["Size"]), one["LastModified"]))
-        return newest
+                    newest.add(StoredFile(one["Key"], int(one["Size"]), one["LastModified"]))
+        return newest.files()
 
-    def _hub(self, repository: str, path: str, over: Event) -> StoredFile | None:
+    def _hub(self, repository: str, path: str, over: Event, most: int) -> tuple[StoredFile, ...]:
         from huggingface_hub import HfApi  # noqa: PLC0415 # Heavy, and only needed where checkpoints are on the Hub.
         from huggingface_hub.errors import EntryNotFoundError  # noqa: PLC0415
 
         api: Any = HfApi(endpoint=self.hub_url, token=self.secrets.get("HF_TOKEN") or False)
         # A listing of an unreachable Hub is retried for 23 s in a thread that nothing ends; this call is tried once.
         api.model_info(repository, timeout=CONNECT_S)
-        newest: StoredFile | None = None
+        newest = _NewestFiles(most)
         try:
             for one in api.list_repo_tree(repository, path or None, recursive=True, expand=True):
                 if over.is_set():
-                    return None
+                    return ()
                 commit = getattr(one, "last_commit", None)
                 if commit is not None and hasattr(one, "size"):
-                    newest = _newer(newest, StoredFile(one.path, int(one.size), commit.date))
+                    newest.add(StoredFile(one.path, int(one.size), commit.date))
         except EntryNotFoundError:
-            return None
-        return newest
+            return ()
+        return newest.files()
 
 
-def _newer(one: StoredFile | None, other: StoredFile) -> StoredFile | None:
-    # A log still grows when nothing is saved any more, and a new repository has a file before anything is saved.
-    if _BESIDE.search(other.path):
-        return one
-    return other if one is None or other.at >= one.at else one
+class _NewestFiles:
+    """Keep the newest files of a listing of any length; of equally old ones, those that are listed last."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._kept: list[tuple[datetime, int, StoredFile]] = []
+        self._count = 0
+
+    def add(self, one: StoredFile) -> None:
+        # A log still grows when nothing is saved any more, and a new repository has a file before anything is saved.
+        if _BESIDE.search(one.path):
+            return
+        self._count += 1
+        put = heapq.heappush if len(self._kept) < self._most else heapq.heappushpop
+        put(self._kept, (one.at, self._count, one))
+
+    def files(self) -> tuple[StoredFile, ...]:
+        """Return them, the newest first."""
+        return tuple(one for *_, one in sorted(self._kept, reverse=True, key=lambda kept: kept[:2]))

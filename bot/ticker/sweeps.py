@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from bot.services.audit import journal
 from bot.services.billing import metering, rollup, shared_ledger, true_up
 from bot.services.budgets import open_spend
+from bot.services.checkpoints import resume
 from bot.services.instances import (
     cleanup,
     gpu_checks,
@@ -109,6 +110,7 @@ def jobs(ctx: Context, messenger: Messenger | None, recover: Recover | None) -> 
             width=WIDTH,
         ),
         ScheduledJob("machine-keys", lambda: key_writes.key_writes_due(ctx), key_writes.LOOK_S, (hints.machine_keys,)),
+        ScheduledJob("resumes", lambda: resume.resumes_due(ctx), resume.LOOK_S, bought, drain=False),
         ScheduledJob("transfers", lambda: transfer.transfers_due(ctx), transfer.LOOK_S, drain=False),
         ScheduledJob("disks", lambda: retained_disks.disks_due(ctx), retained_disks.LOOK_S, drain=False),
         ScheduledJob("journal-order", EventNumbering(ctx).look, NUMBER_EVERY_S, drain=False),

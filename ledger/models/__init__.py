@@ -24,7 +24,7 @@ from ledger.models.costs import (
     Unrolled,
     UnsettledSpend,
 )
-from ledger.models.jobs import CommandResult
+from ledger.models.jobs import CommandResult, ResumePoint
 from ledger.models.journal import (
     Event,
     EventHash,
@@ -84,6 +84,7 @@ __all__ = [
     "Orphan",
     "Quote",
     "Request",
+    "ResumePoint",
     "Rollup",
     "Secret",
     "Session",

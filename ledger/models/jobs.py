@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from datetime import datetime
+from decimal import Decimal
 
-from sqlalchemy import CheckConstraint, ForeignKey, Integer
+from sqlalchemy import BigInteger, CheckConstraint, ForeignKey, Integer
 from sqlalchemy.orm import Mapped, mapped_column
 
-from ledger.kernel.columns import SafeText, UtcDateTime
+from ledger.kernel.columns import MicroUsd, SafeString, SafeText, UtcDateTime
 from ledger.models.base import Base
 
 
@@ -34,3 +35,28 @@ class CommandResult(Base):
         CheckConstraint("number > 0", name="number_positive"),
         CheckConstraint("ended_at >= started_at", name="ended_after_start"),
     )
+
+
+class ResumePoint(Base):
+    """Store from which checkpoint a replacement goes on. Triggers refuse every change of it."""
+
+    __tablename__ = "resume_points"
+
+    #: The replacement, and the machine of its session that was lost before it.
+    instance_id: Mapped[str] = mapped_column(ForeignKey("instances.id"), primary_key=True)
+    session_id: Mapped[str] = mapped_column(ForeignKey("sessions.id"), index=True)
+    lost_instance_id: Mapped[str] = mapped_column(SafeString(24))
+    #: Where the checkpoint lies, as the job reads it; empty: the work begins anew.
+    path: Mapped[str] = mapped_column(SafeText)
+    step: Mapped[int | None] = mapped_column(BigInteger)
+    size_bytes: Mapped[int | None] = mapped_column(BigInteger)
+    saved_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    lost_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    #: The work that is done again: seconds, and dollars at the price of the machine that was lost.
+    lost_s: Mapped[int] = mapped_column(Integer)
+    lost_usd: Mapped[Decimal] = mapped_column(MicroUsd)
+    #: The sentence people read about it.
+    said: Mapped[str] = mapped_column(SafeText)
+    found_at: Mapped[datetime] = mapped_column(UtcDateTime)
+
+    __table_args__ = (CheckConstraint("lost_s >= 0", name="lost_not_negative"),)

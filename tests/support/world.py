@@ -18,6 +18,7 @@ from bot.rules.values.labels import LabelKey
 from bot.services.approvals import decisions
 from bot.services.audit import invariants
 from bot.services.billing import metering, rollup
+from bot.services.checkpoints import resume
 from bot.services.grants.amendments import amended_terms
 from bot.services.instances import gpu_checks, operator_reminders, reconcile
 from bot.services.market import host_history
@@ -194,6 +195,7 @@ class World:
         if not again:
             await operator_reminders.operator_reminders_due(self.ctx)
             done += await transfer.transfers_due(self.ctx)
+            await resume.resumes_due(self.ctx)
         for cloud in await self._worth_a_look():
             if not again or self.looked.get(cloud, True):
                 self.looked[cloud] = (await reconcile.observe(self.ctx, cloud)).urgent

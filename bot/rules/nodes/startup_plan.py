@@ -156,19 +156,24 @@ class StartupPlan:
 
 
 def plan_startup(
-    instance_id: str, job: JobRequest, places: Mapping[str, str], queue: PlannedQueue | None = None
+    instance_id: str,
+    job: JobRequest,
+    places: Mapping[str, str],
+    queue: PlannedQueue | None = None,
+    resume: Mapping[str, str] | None = None,
 ) -> StartupPlan | None:
     """Plan the start-up of an instance; None where its job names no repository, command, software or secret.
 
-    `places` are the variables of its cloud's profile, such as DATA_DIR. `queue` is what is left of the job's queue.
+    `places` are the variables of its cloud's profile, such as DATA_DIR. `queue` is what is left of the job's queue, and
+    `resume` the variables that name the checkpoint from which the work goes on.
     """
     runs = job.run is not None or bool(job.queue)
-    if job.repo is None and not runs and job.install is None and not job.secrets:
+    if job.repo is None and not runs and job.install is None and not job.secrets and not resume:
         return None
     if job.queue and queue is None:
         queue = PlannedQueue.of(job.queue, job.gpu.count_min)
     stack = STACKS.get(job.install or "")
-    environment, repo = dict(places), Repository.read(job.repo) if job.repo else None
+    environment, repo = {**places, **(resume or {})}, Repository.read(job.repo) if job.repo else None
     if repo is not None:
         environment["PROJECT_REPO_DIR"] = f"{places.get('DATA_DIR') or '/root'}/{repo.name}"
     if job.secrets:  # Then its agent says where they are; without any, a cloud may have a file of its launch.

@@ -16,26 +16,41 @@ from bot.rules.values.command_text import cli_command
 from bot.services.notifications.request_message import show_again
 from bot.services.people import direct_messages
 from ledger.core import Tx
-from ledger.models import Instance, Request, Session
+from ledger.models import Instance, Request, ResumePoint, Session
 from ledger.queries.command_results import NO_RESULTS, earlier_results
 from ledger.queries.nodes import startup_jobs
+from ledger.queries.resume_points import resume_states
 from providers.profiles import model
 
 #: How much of a log the message of a failure quotes.
 TAIL_LINES, TAIL_CHARACTERS = 3, 400
+#: What a machine that replaces none has in place of a resume point.
+STARTS_ANEW = ResumePoint()
 
 
 async def plans(tx: Tx, instance_ids: Collection[str]) -> dict[str, dict[str, Any]]:
     """Return the plan of each instance as its agent reads it; an empty one where nothing is to be done."""
     found: dict[str, dict[str, Any]] = {}
     jobs = await startup_jobs(tx, instance_ids) if instance_ids else {}
+    points = await resume_states(tx, [key for key, (_, job, _) in jobs.items() if job.checkpoint is not None])
     earlier = await earlier_results(tx, [key for key, (_, job, _) in jobs.items() if job.queue])
     for instance_id, (cloud, job, gpus) in jobs.items():
+        if points.get(instance_id, STARTS_ANEW) is None:
+            continue  # Its checkpoint is being looked for, so its agent asks again.
+        resume = _resume_variables(points.get(instance_id))
         before = earlier.get(instance_id, NO_RESULTS)
         queue = PlannedQueue.of(job.queue, gpus, before.numbers, before.failed) if job.queue else None
-        plan = plan_startup(instance_id, job, model.load(cloud).overrides.environment, queue)
+        plan = plan_startup(instance_id, job, model.load(cloud).overrides.environment, queue, resume)
         found[instance_id] = plan.to_json() if plan is not None else {}
     return found
+
+
+def _resume_variables(point: ResumePoint | None) -> dict[str, str]:
+    """Return what a job reads to go on: where its checkpoint lies, and its step where the path has one."""
+    if point is None or not point.path:
+        return {}
+    step = {"RESUME_STEP": str(point.step)} if point.step is not None else {}
+    return {"RESUME_FROM": point.path, **step}
 
 
 async def show_progress(tx: Tx, instance_id: str, now: datetime) -> None:

@@ -26,6 +26,8 @@ GUARDS = {
     "advance_approvals_no_delete",
     "approvals_no_delete",
     "approvals_no_update",
+    "command_results_fixed",
+    "command_results_no_delete",
     "event_order_no_delete",
     "event_order_no_update",
     "events_no_delete",
@@ -48,11 +50,16 @@ GUARDS = {
     "ledger_entries_unsettled",
     "sessions_changed_unsettled",
     "sessions_unsettled",
+    "resume_points_fixed",
+    "resume_points_no_delete",
 }
 #: The schema of the baseline, which ledgers have already: another one needs a step of its own.
 TRUNCATE_GUARDS = {
     f"{table}_no_truncate"
-    for table in ("advance_approvals", "approvals", "event_order", "events", "grants", "instances", "ledger_entries")
+    for table in (
+        *("advance_approvals", "approvals", "command_results", "event_order", "events"),
+        *("grants", "instances", "ledger_entries", "resume_points"),
+    )
 }
 
 #: What PostgreSQL has, table by table: columns as they stand, indexes as they were made, and the rest by name.

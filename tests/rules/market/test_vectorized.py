@@ -142,6 +142,8 @@ def one_by_one(
         code = code or ("own_image" if able is not None and wanted.image and not able.images else None)
         no_agent = able is not None and not able.has_agent(own_image=wanted.image is not None)
         code = code or ("secrets" if wanted.secrets and no_agent else None)
+        code = code or ("queue" if wanted.queue and no_agent else None)
+        code = code or ("attempts" if wanted.attempts > 1 and no_agent else None)
         code = code or ("install_agent" if wanted.install and no_agent else None)
         code = code or unsuited(one, cases.of(one))
         found = None if code else score(one, cases)

@@ -43,6 +43,7 @@ PACE_S: Mapping[str, float] = {
     "drift": 300,
     "machine-keys": 600,
     "transfers": 600,
+    "resumes": 300,
     "disks": 600,
     "host-keys": 14400,
     "agents": 140,

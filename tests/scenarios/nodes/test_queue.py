@@ -17,6 +17,7 @@ from bot.practice.reader import all_text
 from ledger.kernel.job_state import JobState
 from ledger.kernel.states import SessionState
 from ledger.models import CommandResult
+from ledger.queries.audit import Books
 from ledger.queries.command_results import results_of
 from providers.sandbox.nodes.first_process import processes
 from providers.sandbox.nodes.folders import MARK
@@ -123,11 +124,17 @@ async def test_each_result_is_there_once_and_the_bill_is_shared(build: Build, tm
         go(here, 2)
         await here.until(lambda: here.read(f"{FOLDER}/queue/journal.jsonl").count('"ended"') == COMMANDS)
         await place.restart()
-        await place.until(lambda books: books.sessions[-1].state is SessionState.TERMINATED)
+        for state in (JobState.FAILED, SessionState.TERMINATING, SessionState.TERMINATED):
+            await place.until(lambda books, state=state: state in reached(books))  # Each in a time of its own.
         await place.comes_to_rest()
         await here.nothing_left()
         await each_is_there_once(here)
         await the_bill_is_shared(here, folder, environment)
+
+
+def reached(books: Books) -> set[str]:
+    """What the session and its job came to, as the audit log says."""
+    return {str(one.after) for one in books.events if one.subject == books.sessions[-1].id}
 
 
 async def each_is_there_once(here: NodeTown) -> None:

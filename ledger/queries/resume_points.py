@@ -1,0 +1,67 @@
+"""Find replacements whose resume point is not known yet, and read those that are."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import and_, select
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from ledger.engine.db import insert_for
+from ledger.kernel.grant import GrantKind
+from ledger.kernel.job import JobRequest
+from ledger.kernel.states import OPEN_INSTANCE
+from ledger.models import GrantRow, Instance, Request, ResumePoint
+
+#: Replacements that are looked at in one pass.
+MOST = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Unresumed:
+    """A replacement for whose job no resume point is stored yet."""
+
+    instance: Instance
+    job: JobRequest
+
+
+async def unresumed(tx: AsyncSession) -> list[Unresumed]:
+    """Return open replacements of jobs that keep checkpoints and have no resume point, the oldest first."""
+    rows: Any = await tx.execute(
+        select(Instance, Request.job)
+        .join(GrantRow, GrantRow.id == Instance.grant_id)
+        .join(Request, Request.id == Instance.request_id)
+        .outerjoin(ResumePoint, ResumePoint.instance_id == Instance.id)
+        .where(Instance.state.in_(OPEN_INSTANCE), GrantRow.kind == GrantKind.REPLACE)
+        .where(ResumePoint.instance_id.is_(None))
+        .order_by(Instance.id)
+        .limit(MOST)
+    )
+    return [Unresumed(row, job) for row, job in rows if job.checkpoint is not None]
+
+
+async def resume_states(tx: AsyncSession, instance_ids: Collection[str]) -> dict[str, ResumePoint | None]:
+    """Return the resume point of each of these that is a replacement; None where it is not known yet."""
+    rows: Any = await tx.execute(
+        select(Instance.id, ResumePoint)
+        .join(GrantRow, and_(GrantRow.id == Instance.grant_id, GrantRow.kind == GrantKind.REPLACE))
+        .outerjoin(ResumePoint, ResumePoint.instance_id == Instance.id)
+        .where(Instance.id.in_(list(instance_ids)))
+    )
+    return dict(rows.all())
+
+
+async def add_resume_point(tx: AsyncSession, **values: Any) -> bool:
+    """Store a resume point. False when another replica has stored it already."""
+    insert = insert_for(tx, ResumePoint).values(**values).on_conflict_do_nothing(index_elements=["instance_id"])
+    return (await tx.execute(insert.returning(ResumePoint.instance_id))).first() is not None
+
+
+async def resume_points_of(tx: AsyncSession, session_id: str) -> list[ResumePoint]:
+    """Return the resume points of a session, the oldest first."""
+    rows = await tx.scalars(
+        select(ResumePoint).where(ResumePoint.session_id == session_id).order_by(ResumePoint.found_at)
+    )
+    return list(rows)

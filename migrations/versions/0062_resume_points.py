@@ -1,0 +1,56 @@
+"""Store from which checkpoint each replacement of a lost machine goes on; a resume point is never changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import sqlalchemy as sa
+from alembic import op
+
+from migrations.baseline.table import ID, TEXT, TIME, USD, WHOLE, optional, required, table
+
+revision = "0062"
+down_revision = "0061"
+branch_labels = None
+depends_on = None
+
+REFUSALS = (
+    ("resume_points_fixed", "UPDATE", "a resume point never changes"),
+    ("resume_points_no_delete", "DELETE", "a resume point is never deleted"),
+)
+
+
+def upgrade() -> None:
+    """Add the table. Replacements of before have no resume point, and need none."""
+    table(
+        "resume_points",
+        required(instance_id=ID, session_id=ID, lost_instance_id=ID, path=TEXT),
+        optional(step=sa.BigInteger(), size_bytes=sa.BigInteger(), saved_at=TIME),
+        required(lost_at=TIME, lost_s=WHOLE, lost_usd=USD, said=TEXT, found_at=TIME),
+        key=["instance_id"],
+        refers={"instance_id": "instances", "session_id": "sessions"},
+        indexes=[["session_id"]],
+        also=[sa.CheckConstraint("lost_s >= 0", name=op.f("ck_resume_points_lost_not_negative"))],
+    )
+    for statement in _postgresql() if op.get_context().dialect.name == "postgresql" else _sqlite():
+        op.execute(sa.text(statement))
+
+
+def downgrade() -> None:
+    """Forget the resume points; the audit log has them."""
+    op.drop_table("resume_points")
+
+
+def _sqlite() -> Iterator[str]:
+    for name, change, message in REFUSALS:
+        yield f"CREATE TRIGGER {name} BEFORE {change} ON resume_points BEGIN SELECT RAISE(ABORT, '{message}'); END"
+
+
+def _postgresql() -> Iterator[str]:
+    for name, change, message in REFUSALS:
+        refused = f"EXECUTE FUNCTION ledger_refuse('{message}')"
+        yield f"CREATE TRIGGER {name} BEFORE {change} ON resume_points FOR EACH ROW {refused}"
+    yield (
+        "CREATE TRIGGER resume_points_no_truncate BEFORE TRUNCATE ON resume_points "
+        "FOR EACH STATEMENT EXECUTE FUNCTION ledger_refuse('a resume point is never deleted')"
+    )
