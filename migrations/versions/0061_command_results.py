@@ -10,7 +10,7 @@ from alembic import op
 from migrations.baseline.table import ID, TEXT, TIME, WHOLE, optional, required, table
 
 revision = "0061"
-down_revision = "0059"
+down_revision = "0060"
 branch_labels = None
 depends_on = None
 

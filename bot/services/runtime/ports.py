@@ -57,6 +57,10 @@ class CheckpointStores(Protocol):
         """
         ...
 
+    async def files(self, scheme: str, root: str, path: str) -> tuple[StoredFile, ...]:
+        """Return the newest files at a place, the newest first. Raises `StoreUnreachable`."""
+        ...
+
 
 class People(Protocol):
     """Look up people in Slack for clients other than Slack."""
