@@ -1,4 +1,4 @@
-"""The standalone scripts of `docs/scripts`: a queue on GPUs without GPU Shopper, which goes on where it was cut off."""
+"""The standalone scripts of `docs/scripts`: a queue without GPU Shopper, which continues where it was cut off."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Run the commands of a file, one on each GPU: run_queue.sh COMMANDS FOLDER [GPUS]
 # COMMANDS has one command a line; empty lines and those that begin with # are left out.
-# FOLDER gets a folder for each command, named by its number. Started again, it goes on with what has no result.
+# FOLDER gets a folder for each command, named by its number. Started again, it continues with what has no result.
 # GPUS is how many there are; without it nvidia-smi is asked.
 set -u
 

@@ -63,7 +63,7 @@ class EventKind(Vocabulary):
     CHECKPOINT_PASSED = "checkpoint.passed", "checkpoint passed"
     CHECKPOINT_RELEASED = "checkpoint.released", "checkpoint released"
     CHECKPOINT_DESTROYED = "checkpoint.destroyed", "checkpoint destroyed"
-    CHECKPOINT_RESUMED = "checkpoint.resumed", "replacement goes on from a checkpoint"
+    CHECKPOINT_RESUMED = "checkpoint.resumed", "replacement continues from a checkpoint"
     DISK_KEPT = "disk.kept", "disk retained"
     DISK_OVER = "disk.over", "retained disk ended"
 

@@ -38,7 +38,7 @@ class CommandResult(Base):
 
 
 class ResumePoint(Base):
-    """Store from which checkpoint a replacement goes on. Triggers refuse every change of it."""
+    """Store from which checkpoint a replacement continues. Triggers refuse every change of it."""
 
     __tablename__ = "resume_points"
 

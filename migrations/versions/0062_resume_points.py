@@ -1,4 +1,4 @@
-"""Store from which checkpoint each replacement of a lost machine goes on; a resume point is never changed."""
+"""Store from which checkpoint each replacement of a lost machine continues; a resume point is never changed."""
 
 from __future__ import annotations
 

@@ -185,10 +185,7 @@ class World:
             await amend(tx, Session, session_id, deadline=row.deadline - by, due_at=self.clock.now())
 
     async def tick(self, *, again: bool = False) -> int:
-        """Everything that the ticker does, once. Returns how much was worked on.
-
-        `again`, at the same time, looks only at clouds where something is booting or ending, as the ticker does.
-        """
+        """Do what the ticker does, once, and count it; `again` looks only at clouds where something boots or ends."""
         done = await work_off(self.ctx)
         done += await metering.accrue_due(self.ctx)
         await rollup.roll_due(self.ctx)

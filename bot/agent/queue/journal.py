@@ -21,7 +21,7 @@ BEGUN, ENDED = "begun", "ended"
 
 
 @dataclass(frozen=True)
-class CommandResult:
+class EndedCommand:
     """How one command ended. `exit_code` is None where nobody saw its end, however often it was started again."""
 
     number: int
@@ -41,7 +41,7 @@ class QueueJournal:
     #: By command, on which GPU it began each time.
     begun: dict[int, list[int]] = field(default_factory=dict)
     #: By command, in the order in which they ended.
-    results: dict[int, CommandResult] = field(default_factory=dict)
+    results: dict[int, EndedCommand] = field(default_factory=dict)
 
     @classmethod
     def read(cls, folder: Path) -> QueueJournal:
@@ -64,7 +64,7 @@ class QueueJournal:
         """Note that a command begins on a GPU. Raises OSError, and then it must not begin."""
         self._append({"kind": BEGUN, "number": number, "gpu": gpu})
 
-    def end(self, result: CommandResult) -> None:
+    def end(self, result: EndedCommand) -> None:
         """Note how a command ended, unless that is noted already. Raises OSError."""
         if result.number not in self.results:
             self._append({"kind": ENDED, **asdict(result)})
@@ -75,8 +75,8 @@ class QueueJournal:
             if line["kind"] == BEGUN:
                 self.begun.setdefault(number, []).append(int(line["gpu"]))
             elif line["kind"] == ENDED:
-                said = {name: line[name] for name in CommandResult.__dataclass_fields__ if name in line}
-                self.results.setdefault(number, CommandResult(**said))
+                said = {name: line[name] for name in EndedCommand.__dataclass_fields__ if name in line}
+                self.results.setdefault(number, EndedCommand(**said))
         except (KeyError, TypeError, ValueError):
             return
 

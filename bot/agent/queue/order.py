@@ -17,7 +17,7 @@ FOLDER, ORDER = "queue", "order.json"
 
 
 @dataclass(frozen=True)
-class PlannedQueue:
+class QueuedCommands:
     """The commands of a queue by their numbers, how many GPUs run them, and what other machines have done before."""
 
     commands: Mapping[int, str]
@@ -26,7 +26,7 @@ class PlannedQueue:
     failed: int = 0
 
     @classmethod
-    def of(cls, said: Any) -> PlannedQueue | None:
+    def of(cls, said: Any) -> QueuedCommands | None:
         """Read it as a plan has it; None where there is none. Raises KeyError, TypeError or ValueError."""
         if said is None:
             return None
@@ -42,7 +42,7 @@ class QueueOrder:
     """
 
     id: str
-    queue: PlannedQueue
+    queue: QueuedCommands
     script: str
     environment: Mapping[str, str]
     secrets: tuple[str, ...] = ()
@@ -74,7 +74,7 @@ def read_order(folder: Path) -> QueueOrder | None:
     """Return the order of this machine; None where it has no queue."""
     try:
         said = json.loads(content(folder / ORDER, BYTES))
-        planned = PlannedQueue.of(said)
+        planned = QueuedCommands.of(said)
         if planned is None:
             return None
         environment = {str(name): str(value) for name, value in said["environment"].items()}

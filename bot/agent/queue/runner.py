@@ -22,7 +22,7 @@ from bot.agent.job_process import CommandFolder, CommandState, content
 from bot.agent.machine import log_tail
 from bot.agent.memory import of_machine
 from bot.agent.own_folder import folder_of
-from bot.agent.queue.journal import CommandResult, QueueJournal
+from bot.agent.queue.journal import EndedCommand, QueueJournal
 from bot.agent.queue.order import FOLDER, QueueOrder, read_order
 from bot.agent.retry_policy import shell_code
 from bot.agent.settings import TOKEN
@@ -127,14 +127,14 @@ class QueueRunner:
         except (OSError, ValueError):
             return None
 
-    def _result(self, number: int, gpu: int, state: CommandState, code: int | None) -> CommandResult:
+    def _result(self, number: int, gpu: int, state: CommandState, code: int | None) -> EndedCommand:
         place = self._place(number)
         ended_at = state.ended_at or _written_at(self._code_file(number))
         tail = log_tail((place.log,))[-TAIL_CHARACTERS:]
         attempts = max(state.attempt, 1)
-        return CommandResult(number, code, gpu, state.started_at, ended_at, attempts, tail)
+        return EndedCommand(number, code, gpu, state.started_at, ended_at, attempts, tail)
 
-    def _print(self, result: CommandResult) -> None:
+    def _print(self, result: EndedCommand) -> None:
         """Say in the job's log how a command ended, with the end of its own log."""
         total, command = len(self.order.queue.commands), self.order.queue.commands[result.number]
         code = "unknown" if result.exit_code is None else result.exit_code

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bot.agent.job_process import content, write_json
-from bot.agent.queue.order import PlannedQueue
+from bot.agent.queue.order import QueuedCommands
 from bot.agent.retry_policy import ONCE, RetryPolicy
 
 BYTES = 1 << 18
@@ -47,7 +47,7 @@ class Step:
     #: How often a job's command is started at most, and after which exit codes.
     retry: RetryPolicy = ONCE
     #: The commands that the job's script runs, one on each GPU; None: the script is the command.
-    queue: PlannedQueue | None = None
+    queue: QueuedCommands | None = None
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Plan:
                     tuple(map(str, one.get("secrets", ()))),
                     Server.of(one.get("serve")),
                     RetryPolicy.of(one),
-                    PlannedQueue.of(one.get("queue")),
+                    QueuedCommands.of(one.get("queue")),
                 )
                 for one in said["steps"]  # type: ignore[index] # Checked by the except.
             )

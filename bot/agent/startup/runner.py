@@ -19,7 +19,7 @@ from bot.agent.job_process import CommandFolder, content
 from bot.agent.memory import of_machine
 from bot.agent.own_folder import folder_of
 from bot.agent.queue.order import FOLDER as QUEUE
-from bot.agent.queue.order import PlannedQueue, QueueOrder
+from bot.agent.queue.order import QueuedCommands, QueueOrder
 from bot.agent.queue.process import QueueProcess
 from bot.agent.startup.plan import (
     BYTES,
@@ -160,7 +160,7 @@ class Runner:
             return 127
         return state.exit_code or 0
 
-    def _start_queue(self, step: Step, queue: PlannedQueue) -> int:
+    def _start_queue(self, step: Step, queue: QueuedCommands) -> int:
         """Keep the queue's order and start its process, which the reporter starts again where it was ended."""
         name = f"{self.plan.id}-{step.name}"
         # The rest is in the environment of the queue's process, and is written nowhere.

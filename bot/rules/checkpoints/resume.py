@@ -1,4 +1,4 @@
-"""Choose the checkpoint from which lost work goes on: the newest one that is complete, and never a damaged one."""
+"""Choose the checkpoint from which lost work continues: the newest one that is complete, and never a damaged one."""
 
 from __future__ import annotations
 

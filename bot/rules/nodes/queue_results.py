@@ -27,7 +27,7 @@ class ReportedResult:
 
 
 def taken_after(taken: int, results: Sequence[ReportedResult]) -> int:
-    """Return how many results are stored after these: an agent goes on from there, and no gap is passed over."""
+    """Return how many results are stored after these: an agent continues from there, and no gap is passed over."""
     for one in results:
         if one.index == taken + 1:
             taken = one.index

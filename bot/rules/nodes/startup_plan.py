@@ -165,7 +165,7 @@ def plan_startup(
     """Plan the start-up of an instance; None where its job names no repository, command, software or secret.
 
     `places` are the variables of its cloud's profile, such as DATA_DIR. `queue` is what is left of the job's queue, and
-    `resume` the variables that name the checkpoint from which the work goes on.
+    `resume` the variables that name the checkpoint from which the work continues.
     """
     runs = job.run is not None or bool(job.queue)
     if job.repo is None and not runs and job.install is None and not job.secrets and not resume:

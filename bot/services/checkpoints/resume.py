@@ -1,4 +1,4 @@
-"""Let a replacement go on from the last verified checkpoint, and notify people of the work that is lost.
+"""Let a replacement continue from the last verified checkpoint, and notify people of the work that is lost.
 
 The store is read once the replacement is intended, while it boots. Its agent gets the plan of its start-up only when
 the answer is known, so that no job begins anew beside its own checkpoint.
@@ -23,8 +23,8 @@ from ledger.core import record
 from ledger.kernel.actor import SYSTEM
 from ledger.kernel.event_kind import EventKind
 from ledger.models import Instance, Session
+from ledger.queries.jobs.resume_points import Unresumed, add_resume_point, unresumed
 from ledger.queries.lookups import instances_of_session
-from ledger.queries.resume_points import Unresumed, add_resume_point, unresumed
 
 #: How often replacements without a resume point are looked for, and for how long a store that does not answer is asked.
 LOOK_S = 10.0
@@ -130,8 +130,9 @@ def _said(session: Session, found: FoundCheckpoint, work: LostWork) -> str:
         )
     one = found.verified.checkpoint
     step = f" of step {one.step:,}" if one.step is not None else ""
+    saved = f"its checkpoint{step}, saved at {one.at:%H:%M} UTC"
     damaged = f" Passed over: {'; '.join(found.verified.damaged[:3])}." if found.verified.damaged else ""
     return (
-        f"Session {session.short_id} goes on from its checkpoint{step}, saved at {one.at:%H:%M} UTC, on a new machine. "
+        f"Session {session.short_id} continues on a new machine, from {saved}. "
         f"{work.words} is lost. Its approved end and amount stay.{damaged}"
     )

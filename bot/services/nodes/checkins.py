@@ -30,7 +30,7 @@ from bot.services.runtime.context import Context
 from ledger.core import Tx
 from ledger.kernel.states import InstanceState, SessionState
 from ledger.models import Node
-from ledger.queries.command_results import add_results
+from ledger.queries.jobs.command_results import add_results
 from ledger.queries.nodes import NodeContext, node_contexts, write_checkins
 from ledger.queries.overspend import Agent
 
@@ -67,7 +67,7 @@ class CheckinReply:
     secrets: dict[str, str] | None = field(default=None, repr=False)
     #: Why what it reported about its own API was refused; "" when it was accepted, or when it reported nothing.
     api_problem: str = ""
-    #: How many results of its queue's commands are stored; it goes on behind them.
+    #: How many results of its queue's commands are stored; it continues behind them.
     results_taken: int = 0
     next_in_s: int = rules.INTERVAL_S
 

@@ -17,9 +17,9 @@ from bot.services.notifications.request_message import show_again
 from bot.services.people import direct_messages
 from ledger.core import Tx
 from ledger.models import Instance, Request, ResumePoint, Session
-from ledger.queries.command_results import NO_RESULTS, earlier_results
+from ledger.queries.jobs.command_results import NO_RESULTS, earlier_results
+from ledger.queries.jobs.resume_points import resume_states
 from ledger.queries.nodes import startup_jobs
-from ledger.queries.resume_points import resume_states
 from providers.profiles import model
 
 #: How much of a log the message of a failure quotes.
@@ -46,7 +46,7 @@ async def plans(tx: Tx, instance_ids: Collection[str]) -> dict[str, dict[str, An
 
 
 def _resume_variables(point: ResumePoint | None) -> dict[str, str]:
-    """Return what a job reads to go on: where its checkpoint lies, and its step where the path has one."""
+    """Return what a job reads to continue: where its checkpoint lies, and its step where the path has one."""
     if point is None or not point.path:
         return {}
     step = {"RESUME_STEP": str(point.step)} if point.step is not None else {}

@@ -11,7 +11,7 @@ from bot.rules.billing.command_costs import CommandTime, command_costs
 from bot.services.billing.metering import billed_window, cost_now
 from bot.services.runtime.context import Context
 from ledger.models import CommandResult
-from ledger.queries.command_results import results_of
+from ledger.queries.jobs.command_results import results_of
 from ledger.queries.lookups import instances_of_session
 from ledger.queries.session_costs import booked_of
 from ledger.queries.views import session_view

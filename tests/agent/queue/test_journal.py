@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from bot.agent.queue.journal import JOURNAL, CommandResult, QueueJournal
+from bot.agent.queue.journal import JOURNAL, EndedCommand, QueueJournal
 
 AT = "2026-03-02T12:00:00+00:00"
 
 
-def result(number: int, code: int | None = 0) -> CommandResult:
-    return CommandResult(number, code, 0, AT, AT, 1, "the end")
+def result(number: int, code: int | None = 0) -> EndedCommand:
+    return EndedCommand(number, code, 0, AT, AT, 1, "the end")
 
 
 def test_what_began_and_ended_is_read_again(tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from bot.agent.queue.journal import CommandResult, QueueJournal
-from bot.agent.queue.order import PlannedQueue, QueueOrder
+from bot.agent.queue.journal import EndedCommand, QueueJournal
+from bot.agent.queue.order import QueuedCommands, QueueOrder
 from bot.agent.queue.process import MOST_RESULTS, QueueProcess
 from tests.agent.queue.queues import SCRIPT, order, results, until
 
@@ -21,7 +21,7 @@ def ended(folder: Path, *codes: int) -> None:
     journal = QueueJournal.read(folder)
     for number, code in enumerate(codes, 1):
         journal.begin(number, 0)
-        journal.end(CommandResult(number, code, 0, AT, AT))
+        journal.end(EndedCommand(number, code, 0, AT, AT))
 
 
 def test_a_machine_without_a_queue_says_nothing(tmp_path: Path) -> None:
@@ -63,10 +63,10 @@ def test_the_job_is_over_only_with_the_last_results(tmp_path: Path, last: int, j
 
 
 def test_what_earlier_machines_did_counts(tmp_path: Path) -> None:
-    QueueOrder("start-2-run", PlannedQueue({3: "c"}, 1, done=1, failed=1), SCRIPT, {}).keep(tmp_path)
+    QueueOrder("start-2-run", QueuedCommands({3: "c"}, 1, done=1, failed=1), SCRIPT, {}).keep(tmp_path)
     journal = QueueJournal.read(tmp_path)
     journal.begin(3, 0)
-    journal.end(CommandResult(3, 0, 0, AT, AT))
+    journal.end(EndedCommand(3, 0, 0, AT, AT))
     said = QueueProcess(tmp_path).report()
     assert said["queue"] == {"waiting": 0, "running": 0, "done": 2, "failed": 1}
     assert (said["job"], said["job_exit_code"]) == ("failed", 1)

@@ -1,4 +1,4 @@
-"""The checkpoint from which lost work goes on: the newest complete one, and how much work is lost."""
+"""The checkpoint from which lost work continues: the newest complete one, and how much work is lost."""
 
 from __future__ import annotations
 

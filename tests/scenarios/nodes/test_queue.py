@@ -19,7 +19,7 @@ from ledger.kernel.job_state import JobState
 from ledger.kernel.states import SessionState
 from ledger.models import CommandResult
 from ledger.queries.audit import Books
-from ledger.queries.command_results import results_of
+from ledger.queries.jobs.command_results import results_of
 from providers.sandbox.nodes.first_process import processes
 from providers.sandbox.nodes.folders import MARK
 from tests.scenarios.nodes.conftest import Build, NodeTown

@@ -1,4 +1,4 @@
-"""Interrupted work goes on from the last verified checkpoint, inside its approval, and people read what is lost."""
+"""Interrupted work continues from the last verified checkpoint, inside its approval, and people read what is lost."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bot.services.nodes.startup import plans
 from ledger.kernel.job import SpotPolicy
 from ledger.kernel.states import InstanceState, SessionState
 from ledger.models import Instance, ResumePoint
-from ledger.queries.resume_points import resume_points_of
+from ledger.queries.jobs.resume_points import resume_points_of
 from ledger.queries.views import SessionView
 from tests.services.checkpoints.test_verification import looks_at
 from tests.support.stores import Shelf, served
@@ -106,7 +106,7 @@ async def test_a_replacement_goes_on_from_the_last_good_checkpoint_and_its_owner
         assert await variables(w, view.instance) == {"RESUME_FROM": good, "RESUME_STEP": "100"}
         told = [str((one.body or {}).get("text")) for one in (await w.books()).notifications]
         assert point.said in told
-        assert "goes on from its checkpoint of step 100" in point.said
+        assert "from its checkpoint of step 100, saved at" in point.said
         assert "minutes of work (about $" in point.said
         assert "run/a/step-200 has 10 bytes of about 1,000" in point.said
         (event,) = [one for one in (await w.books()).events if one.kind == "checkpoint.resumed"]
@@ -191,7 +191,7 @@ class Losses:
         await self.w.run(200, 40)
 
     async def interrupt(self, jobs: list[Trained], turn: int) -> None:
-        """Interrupt each job that runs, in another way, and see where it goes on."""
+        """Interrupt each job that runs, in another way, and see where it continues."""
         running = [one for one in jobs if (await one.view()).session.state is SessionState.RUNNING]
         goods = [one.save() for one in running]
         kinds = [KINDS[(place + turn) % len(KINDS)] for place in range(len(running))]

@@ -16,7 +16,7 @@ from bot.services.sessions.queue_results import queue_results
 from ledger.kernel.job_state import JobState
 from ledger.kernel.states import SessionState
 from ledger.models import CommandResult
-from ledger.queries.command_results import QueueTotals, queue_totals, results_of
+from ledger.queries.jobs.command_results import QueueTotals, queue_totals, results_of
 from ledger.queries.nodes import node_of
 from tests.support.agents import agent, listening, pass_time
 from tests.support.world import World
