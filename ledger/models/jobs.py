@@ -32,8 +32,8 @@ class CommandResult(Base):
     recorded_at: Mapped[datetime] = mapped_column(UtcDateTime)
 
     __table_args__ = (
-        CheckConstraint("number > 0", name="number_positive"),
-        CheckConstraint("ended_at >= started_at", name="ended_after_start"),
+        CheckConstraint("number > 0", name="ck_command_results_number_positive"),
+        CheckConstraint("ended_at >= started_at", name="ck_command_results_ended_after_start"),
     )
 
 
@@ -59,4 +59,4 @@ class ResumePoint(Base):
     said: Mapped[str] = mapped_column(SafeText)
     found_at: Mapped[datetime] = mapped_column(UtcDateTime)
 
-    __table_args__ = (CheckConstraint("lost_s >= 0", name="lost_not_negative"),)
+    __table_args__ = (CheckConstraint("lost_s >= 0", name="ck_resume_points_lost_not_negative"),)

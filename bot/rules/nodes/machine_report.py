@@ -43,7 +43,7 @@ class QueueCounts:
 
     @property
     def twentieths(self) -> tuple[int, int]:
-        """How many twentieths of it are over, and whether any failed: below 20 commands each one counts."""
+        """How many twentieths of it ended, and whether any failed: below 20 commands each one counts."""
         over = self.done + self.failed
         return (over * 20 // self.total if self.total > 20 else over), int(self.failed > 0)
 
