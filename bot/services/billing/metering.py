@@ -68,7 +68,7 @@ async def accrue_due(ctx: Context) -> int:
     for first in range(0, len(ids), LOOKED_AT):
         async with ctx.db.read() as tx:
             rows = await billable_instances(tx, ids[first : first + LOOKED_AT])
-            last = {row.id: _last_keys(row, _billed_until(row, now)) for row in rows}
+            last = {row.id: _last_keys(row, billed_until(row, now)) for row in rows}
             there = await booked_keys(tx, [key for keys in last.values() for key in keys])
         due += [row.id for row in rows if not there.issuperset(last[row.id])]
     booked = 0
@@ -92,13 +92,13 @@ async def _accrue_together(ctx: Context, instance_ids: Sequence[str], now: datet
     """
     async with ctx.db.write() as tx:
         rows = await lock_billable(tx, instance_ids)
-        hours = {row.id: _completed_hours(row, _billed_until(row, now)) for row in rows}
+        hours = {row.id: _completed_hours(row, billed_until(row, now)) for row in rows}
         before = [_key(row, name, hour_suffix(n - 2)) for row in rows for name, n in hours[row.id].items() if n > 1]
         there = await booked_keys(tx, before)
         found: list[NewEntry] = []
         for row in rows:
             first = {name: n - 1 for name, n in hours[row.id].items() if _key(row, name, hour_suffix(n - 2)) in there}
-            found += accruals(ctx, row, _billed_until(row, now), final=False, first_hours=first)
+            found += accruals(ctx, row, billed_until(row, now), final=False, first_hours=first)
         return await book_all(tx, found)
 
 
@@ -117,13 +117,7 @@ def _last_keys(row: Billable, until: datetime) -> list[str]:
     return [_key(row, name, hour_suffix(hours - 1)) for name, hours in _completed_hours(row, until).items()]
 
 
-def billed_window(row: Instance, now: datetime) -> tuple[datetime, datetime] | None:
-    """Return from when and until when an instance was billed, as far as that is known now; None where it was not."""
-    until = min(filter(None, (row.ended_at, row.billing_until, _billed_until(row, now))))
-    return (row.billing_from, until) if row.billing_from is not None and row.billing_from < until else None
-
-
-def _billed_until(row: Billable, now: datetime) -> datetime:
+def billed_until(row: Billable, now: datetime) -> datetime:
     """Return until when an instance is billed.
 
     A cloud that accepted the termination stops billing, however long the proof of the end takes. An instance that a
@@ -194,8 +188,8 @@ async def _split(ctx: Context, tx: Tx, row: Instance, price_usd_h: Decimal, now:
     start, old = row.billing_from, gpu_rate(row.price_usd_h, row.storage_usd_h)
     if start is None or old <= 0:
         return
-    await book_all(tx, accruals(ctx, row, _billed_until(row, now), final=False))
-    until = min(_billed_until(row, now), row.billing_until or now)
+    await book_all(tx, accruals(ctx, row, billed_until(row, now), final=False))
+    until = min(billed_until(row, now), row.billing_until or now)
     step = rate_step(start, until, old, gpu_rate(price_usd_h, row.storage_usd_h), row.gpu_booked_s or 0)
     mine, theirs = f"session:{row.session_id}", f"payable:{row.cloud}:{row.account}"
     await book(
@@ -374,7 +368,7 @@ def running_usd(row: Billable, booked: Booked, now: datetime, rule: BillingRule,
     """Return the dollars that an instance and its retained disk have used but that no entry books yet."""
     if row.ended_at is not None:
         return Decimal(0)
-    until = _billed_until(row, now)
+    until = billed_until(row, now)
     parts = [
         running(start, min(until, paused_at or until), rate, rule, booked.hours.get(component, 0), stopped_s)
         for component, start, paused_at, rate, stopped_s in _components(row, row.billing_from)

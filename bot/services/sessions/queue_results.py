@@ -8,9 +8,9 @@ from datetime import datetime
 from decimal import Decimal
 
 from bot.rules.billing.command_costs import CommandTime, command_costs
-from bot.services.billing.metering import billed_window, cost_now
+from bot.services.billing.metering import billed_until, cost_now
 from bot.services.runtime.context import Context
-from ledger.models import CommandResult
+from ledger.models import CommandResult, Instance
 from ledger.queries.jobs.command_results import results_of
 from ledger.queries.lookups import instances_of_session
 from ledger.queries.session_costs import booked_of
@@ -53,7 +53,7 @@ async def queue_results(ctx: Context, session_id: str, now: datetime) -> QueueRe
     costs: dict[int, Decimal] = {}
     for row in rows:
         bill = bills.get(row.id, Decimal(0))
-        shared = command_costs(bill, billed_window(row, now), view.session.gpu_count, ran[row.id])
+        shared = command_costs(bill, _billed(row, now), view.session.gpu_count, ran[row.id])
         costs |= shared.by_number
     by_number = {one.number: one for one in found}
     commands = tuple(
@@ -61,3 +61,9 @@ async def queue_results(ctx: Context, session_id: str, now: datetime) -> QueueRe
         for number, command in enumerate(view.request.job.queue, 1)
     )
     return QueueResults(commands, total_usd, total_usd - sum(costs.values(), Decimal(0)))
+
+
+def _billed(row: Instance, now: datetime) -> tuple[datetime, datetime] | None:
+    """Return from when and until when an instance was billed, as far as that is known now; None where it was not."""
+    until = min(filter(None, (row.ended_at, row.billing_until, billed_until(row, now))))
+    return (row.billing_from, until) if row.billing_from is not None and row.billing_from < until else None
