@@ -58,8 +58,11 @@ JUMP = timedelta(seconds=600)
 SWEEP_S = 120.0
 #: The invariant that a cloud breaks which hides a running instance from everybody.
 CLOSED = "closed means gone"
-#: What concerns agents, reports and programs runs seldom: there are none. What books and checks runs as in a month.
-PACES_S = {name: seconds if name in ("clock", "metering", "drift") else 3600.0 for name, seconds in PACE_S.items()}
+#: What concerns agents, reports and programs runs seldom: there are none. What books and checks runs every ten minutes.
+SELDOM_S = 7200.0
+PACES_S = {name: 600.0 if name in ("clock", "metering", "drift") else SELDOM_S for name in PACE_S}
+#: Searches for labels and repeated messages come as seldom as production allows, which costs a fifth of a seed.
+LABEL_SEARCH_S, OUTBOX_RETRY_S = 30.0, 10.0
 
 
 @dataclass
@@ -138,6 +141,8 @@ class Place:
         clock, door = GuardedClock(machine), Door(self.board, process)
         process.life = begin(database, clock, self.clouds, url, door, self.policy, self.timing, process.switch, "")
         process.life.pace_s = PACES_S
+        later = {name: self.now + timedelta(seconds=SELDOM_S / 2) for name, pace in PACES_S.items() if pace == SELDOM_S}
+        process.life.next_at |= later
         process.life.ctx.reach = NumberedReach(self.engine.ssh_ports)
         self.providers = process.life.ctx.providers
         return process
@@ -310,7 +315,13 @@ async def place(db_url: str, seed: int, clock: SimulatedClock) -> AsyncIterator[
             board=Board(clock, lambda _: None),
             stack=stack,
             policy=policy,
-            timing=replace(Timing(), sweep_s=SWEEP_S, boot_poll_s=BOOT_POLL_S),
+            timing=replace(
+                Timing(),
+                sweep_s=SWEEP_S,
+                boot_poll_s=BOOT_POLL_S,
+                label_search_s=LABEL_SEARCH_S,
+                outbox_retry_s=OUTBOX_RETRY_S,
+            ),
         )
         try:
             built.processes = [built.begin(number, MachineClock(clock)) for number in range(profile.replicas)]
