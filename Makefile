@@ -84,7 +84,7 @@ soak: $(READY) ## Thirty days in one run (MONTH_SEED plays one again), then the 
 simulate: $(READY) ## Play SEEDS=20 histories of faults and crashes in virtual time, FROM=1 on; a failure prints how to play it again.
 	@exec $(BIN)/python -m tests.scenarios.simulation --seeds $(SEEDS) --from $(FROM) $(ARGS)
 
-mutants-guards: $(READY) ## Remove one guard of the laws at a time, and name the simulated history that notices it.
+mutants-guards: $(READY) ## Remove one guard of the laws at a time, and name the test or the simulated history that notices it.
 	@exec $(BIN)/python -m tests.scenarios.simulation.mutated --seeds $(SEEDS) --from $(FROM)
 
 chaos: $(READY) ## Faults, kills, pauses and crashes against real processes for MINUTES=30, then a verdict (CHAOS_SEED plays one again).

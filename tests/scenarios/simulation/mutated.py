@@ -1,7 +1,8 @@
-"""`python -m tests.scenarios.simulation.mutated NUMBER --seeds 20`: play seeds with one guard removed.
+"""`python -m tests.scenarios.simulation.mutated`: remove each guard of the laws in turn, and say what notices that.
 
-Exits with 1 when a seed notices it, as the simulation does. Without a NUMBER, all guards are played in turn, each with
-its stored seed, or with so many seeds where it has none.
+A guard is noticed by its test, which fails without it, or by its stored seed, which breaks an invariant.
+`NUMBER --seeds 20` plays seeds without one guard and exits with 1 when one notices it; `NUMBER --test` runs its test
+without it.
 """
 
 from __future__ import annotations
@@ -17,9 +18,14 @@ import sys
 from collections.abc import Sequence
 from types import CodeType, ModuleType
 
-from tests.scenarios.simulation.guards import GUARDS, Edit, Guard
+import pytest
+
+from tests.scenarios.simulation.guard import Edit, Guard
+from tests.scenarios.simulation.guards import GUARDS
 
 PROGRAM = "tests.scenarios.simulation.mutated"
+#: The options of a test's run: slow ones too, on one database, without a cache and without other processes.
+OPTIONS = ("-q", "-x", "--all", "--database", "sqlite", "-p", "no:cacheprovider", "-p", "no:xdist", "-W", "ignore")
 
 
 class EditedLoader(importlib.machinery.SourceFileLoader):
@@ -64,35 +70,61 @@ def play(guard: Guard, arguments: Sequence[str]) -> None:
     runpy.run_module("tests.scenarios.simulation", run_name="__main__", alter_sys=True)
 
 
+def run_test(guard: Guard) -> int:
+    """Run the guard's test in this process without the guard, and return how pytest exits."""
+    sys.meta_path.insert(0, EditedModules(guard.edits))
+    return int(pytest.main([guard.test, *OPTIONS]))
+
+
 def noticed_by(number: int, first: int, seeds: int) -> int | None:
     """Play seeds in a process of its own, and return the first that notices the missing guard; None when none does."""
-    command = [sys.executable, "-m", PROGRAM, str(number), "--from", str(first), "--seeds", str(seeds)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=dict(os.environ))
-    if done.returncode not in (0, 1):
-        raise RuntimeError(done.stderr[-2000:])
-    found = re.search(r"broke an invariant: (\d+)", done.stdout)
+    done = _apart(str(number), "--from", str(first), "--seeds", str(seeds))
+    found = re.search(r"broke an invariant: (\d+)", done)
     return int(found.group(1)) if found else None
 
 
+def fails_without(number: int) -> bool:
+    """Whether the guard's test, in a process of its own, fails while the guard is missing."""
+    found = re.search(r"^\d+ (failed|error)", _apart(str(number), "--test"), re.MULTILINE)
+    return found is not None
+
+
+def _apart(*arguments: str) -> str:
+    command = [sys.executable, "-m", PROGRAM, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=dict(os.environ))
+    if done.returncode not in (0, 1):
+        raise RuntimeError(f"{done.stdout[-2000:]}\n{done.stderr[-2000:]}")
+    return done.stdout
+
+
 def main(arguments: list[str]) -> int:
-    """Play what is asked for. Returns 1 when a guard is missed by nobody (all), or when a seed noticed it (one)."""
+    """Do what is asked for. Returns 1 when a guard is missed by everything (all), or when it is noticed (one)."""
     parser = argparse.ArgumentParser(prog=f"python -m {PROGRAM}", description=__doc__)
     parser.add_argument("number", type=int, nargs="?", help="which guard, counted from 0")
+    parser.add_argument("--test", action="store_true", help="run its test instead of seeds")
     parser.add_argument("--seeds", type=int, default=20, help="how many seeds to play")
     parser.add_argument("--from", type=int, default=1, dest="first", help="the first seed")
     chosen = parser.parse_args(arguments)
+    if chosen.number is not None and chosen.test:
+        return run_test(GUARDS[chosen.number])
     if chosen.number is not None:
         play(GUARDS[chosen.number], ["--seeds", str(chosen.seeds), "--from", str(chosen.first)])
     missed = 0
     for number, guard in enumerate(GUARDS):
-        first, seeds = (chosen.first, chosen.seeds) if guard.seed is None else (guard.seed, 1)
-        seed = noticed_by(number, first, seeds)
-        missed += seed is None
-        said = f"noticed by seed {seed}" if seed is not None else f"missed by {seeds} seeds from {first}"
-        sys.stdout.write(f"{number:3} {guard.law}: {guard.name}: {said}\n")
+        by = _proof(number, guard, chosen.first, chosen.seeds)
+        missed += not by
+        sys.stdout.write(f"{number:3} {guard.law}: {guard.name}: {f'noticed by {by}' if by else 'missed'}\n")
         sys.stdout.flush()
     sys.stdout.write(f"{len(GUARDS) - missed} of {len(GUARDS)} guards are noticed when they are missing\n")
     return 1 if missed else 0
+
+
+def _proof(number: int, guard: Guard, first: int, seeds: int) -> str:
+    """Return what notices that a guard is missing: its test, its seed, or one of so many seeds; "" for nothing."""
+    if guard.test and fails_without(number):
+        return guard.test
+    seed = noticed_by(number, first if guard.seed is None else guard.seed, seeds if guard.seed is None else 1)
+    return f"seed {seed}" if seed is not None else ""
 
 
 if __name__ == "__main__":

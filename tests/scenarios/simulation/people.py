@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import partial
@@ -15,7 +16,7 @@ from bot.services.instances import power
 from bot.services.runtime.commands import Decide, Reply, Switch
 from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.states import RequestState
-from ledger.models import Token
+from ledger.models import Request, Token
 from ledger.queries.views import RequestView
 from tests.scenarios.simulation.place import APPROVERS, Place
 from tests.support.world import World, facts
@@ -75,22 +76,21 @@ class People:
     async def look(self) -> None:
         """Somebody looks at what waits for a decision: requests, and those for more time or an override."""
         waiting = await self.place.requests(*OPEN)
-        self.requests += [one for one in waiting if one not in self.requests]
-        for request_id in waiting:
-            view = await self._view(request_id)
-            if view is not None and view.tokens and view.request.state in OPEN:
-                await self._decide(view)
+        self.requests += [one.id for one, _ in waiting if one.id not in self.requests]
+        for request, tokens in waiting:
+            if tokens:
+                await self._decide(request, tokens)
 
-    async def _decide(self, view: RequestView) -> None:
+    async def _decide(self, request: Request, shown: Sequence[Token]) -> None:
         random, chance = self.place.random, self.place.random.randrange(100)
-        request_id = view.request.id
+        request_id = request.id
         if chance < CANCELLED:
-            owner = Actor.from_ref(view.request.requester)
+            owner = Actor.from_ref(request.requester)
             reply = await self.place.by_a_process(lambda hands: hands.cancel(request_id, owner))
             self._note("cancel", request_id, reply)
             return
         wanted = "reject" if chance < CANCELLED + REJECTED else "approve"
-        tokens = sorted((one for one in view.tokens if one.action == wanted), key=lambda one: one.token)
+        tokens = [one for one in shown if one.action == wanted]
         if not tokens:
             return
         token: Token = random.choice(tokens)

@@ -26,7 +26,7 @@ from bot.services.runtime.clock_guard import GuardedClock
 from ledger.engine.db import Database
 from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.states import RequestState
-from ledger.models import Request
+from ledger.models import Request, Token
 from ledger.queries.audit import read_books, values_of
 from providers.contract import Provider
 from providers.registry import sandboxes
@@ -243,11 +243,15 @@ class Place:
         """The ledger as somebody reads it who is none of the processes."""
         return Database(self.db_url, connect=Connections())
 
-    async def requests(self, *states: RequestState) -> list[str]:
-        """The ids of the requests in one of these states, the oldest first."""
-        wanted = select(Request.id).where(Request.state.in_(states)).order_by(Request.created_at, Request.id)
+    async def requests(self, *states: RequestState) -> list[tuple[Request, list[Token]]]:
+        """The requests in one of these states, the oldest first, with the buttons of their newest offers."""
+        wanted = select(Request).where(Request.state.in_(states)).order_by(Request.created_at, Request.id)
+        buttons = select(Token).join(Request, Request.id == Token.request_id).order_by(Token.token)
+        newest = Token.quote_version == Request.quote_version
         async with self.ledger.read() as tx:
-            return list(await tx.scalars(wanted))
+            found = list(await tx.scalars(wanted))
+            tokens = list(await tx.scalars(buttons.where(Request.state.in_(states), newest))) if found else []
+        return [(row, [one for one in tokens if one.request_id == row.id]) for row in found]
 
     async def check(self, *, healed: bool = False) -> list[str]:
         """What the ledger and the clouds' truth say that must never be. Bills are judged by `bill_differences`."""

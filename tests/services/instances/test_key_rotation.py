@@ -7,6 +7,7 @@ from decimal import Decimal
 from typing import cast
 
 from bot.services.instances import operator_reminders
+from bot.services.instances.key_rotation import proven
 from bot.services.runtime import recovery_mode
 from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.states import InstanceState, OrphanState, SessionState
@@ -84,3 +85,23 @@ async def test_another_account_takes_over_nothing_and_a_stray_seen_under_two_key
     await w.run(60, 30)
     states = {row.id: row.state for row in (await w.books()).orphans}
     assert states == {stray.id: OrphanState.GONE, "str_twin00000000000": OrphanState.QUARANTINED}
+
+
+async def test_nothing_is_bought_under_another_key(w: World) -> None:
+    """Its outcome would have to be searched for in an account that nobody can list."""
+    request_id = await w.approved(candidates=("vast",))
+    before = w.ctx.providers
+    w.use({**before, "vast": cast("Provider", Rotated(before["vast"]))})
+    await w.settle()
+    assert (await w.view(request_id)).instances[0].outcome_code == "unsupported"
+    assert w.engine.creates == []
+
+
+async def test_the_same_id_with_another_label_proves_no_account(w: World) -> None:
+    """An id may exist in two accounts; a label cannot be forged."""
+    rows = [(await w.view(await w.running(candidates=("vast",)))).instances[0] for _ in range(2)]
+    listing = await cast("Provider", Rotated(w.ctx.providers["vast"])).list()
+    assert proven(w.ctx.labels, listing, rows) == {rows[0].account}
+    names = {rows[0].ref: rows[1].name, rows[1].ref: rows[0].name}
+    swapped = tuple(replace(item, name=names.get(item.ref, item.name)) for item in listing.items)
+    assert proven(w.ctx.labels, replace(listing, items=swapped), rows) == set()

@@ -2,20 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import cast
 
 import pytest
 
 from bot.rules.instances.startup_script import bootstrap
+from bot.services.instances import launch, reconcile
 from ledger.kernel.grant import Grant
 from ledger.kernel.states import InstanceState
+from ledger.queries.orphans import every_orphan
 from providers.contract import InstanceSpec, Listing, ObservedInstance, Provider
 from providers.errors import NoCapacity, OutcomeUnknown, ProviderError, RateLimited
 from providers.profiles import model
 from tests.support.proxy_provider import InFront, Noting, noting
-from tests.support.world import World
+from tests.support.world import ALICE, World
+
+Act = Callable[[], Awaitable[None]]
+
+
+class Meanwhile(InFront):
+    """Something happens while it prepares a create, or before it answers a listing, once."""
+
+    def __init__(self, inner: Provider, *, prepares: Act | None = None, lists: Act | None = None) -> None:
+        super().__init__(inner)
+        self._prepares, self._lists = prepares, lists
+
+    async def prepare(self, spec: InstanceSpec, grant: Grant) -> InstanceSpec:
+        act, self._prepares = self._prepares, None
+        if act is not None:
+            await act()
+        return await self.inner.prepare(spec, grant)
+
+    async def list(self) -> Listing:
+        act, self._lists = self._lists, None
+        if act is not None:
+            await act()
+        return await self.inner.list()
 
 
 class Preparing(InFront):
@@ -33,6 +57,35 @@ class Preparing(InFront):
 
 def saying(error: ProviderError) -> Callable[[Provider], Provider]:
     return lambda inner: cast("Provider", Preparing(inner, error))
+
+
+async def test_an_end_while_a_launch_is_prepared_sends_nothing(w: World) -> None:
+    request_id = await w.approved(candidates=("vast",))
+
+    async def end() -> None:
+        assert (await w.end(request_id, ALICE)).ok
+
+    w.wrap("vast", lambda inner: cast("Provider", Meanwhile(inner, prepares=end)))
+    await w.settle()
+    assert (await w.view(request_id)).instances[0].state is InstanceState.REJECTED
+    assert w.engine.creates == []
+
+
+async def test_what_is_launched_during_a_listing_is_no_orphan(w: World) -> None:
+    """The ledger is read after the listing: what it lacked before was approved and made meanwhile."""
+    request_id = str((await w.ask(candidates=("vast",))).data["request_id"])
+    await w.settle()
+
+    async def buy() -> None:
+        assert (await w.decide(request_id)).code == "approved"
+        assert await launch.send_due(w.ctx)
+
+    w.wrap("vast", lambda inner: cast("Provider", Meanwhile(inner, lists=buy)))
+    found = await reconcile.observe(w.ctx, "vast")
+    assert found.listed >= 1
+    assert (await w.view(request_id)).instances[0].state is InstanceState.LIVE
+    async with w.ctx.db.read() as tx:
+        assert await every_orphan(tx) == []
 
 
 @pytest.mark.both_databases

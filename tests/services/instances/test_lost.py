@@ -13,6 +13,7 @@ import pytest
 from bot.services.audit.invariants.money import SPENT
 from bot.services.billing import true_up
 from bot.services.instances import reconcile, termination
+from ledger.kernel.clock import Clock
 from ledger.kernel.states import InstanceState
 from ledger.models import Instance
 from providers.capabilities import Capabilities
@@ -260,3 +261,28 @@ async def test_a_listing_that_was_requested_before_the_order_does_not_date_the_e
     await w.run(200, 20)
     assert (await only(w)).state is InstanceState.GONE
     assert not await w.violations()
+
+
+class Lagging(InFront):
+    """Lists nothing until `from_at`, as its own lag allows."""
+
+    def __init__(self, inner: Provider, clock: Clock, from_at: datetime) -> None:
+        super().__init__(inner)
+        self._clock, self._from_at = clock, from_at
+        self.capabilities = replace(inner.capabilities, visibility_lag_s=120.0)
+
+    async def list(self) -> Listing:
+        found = await self.inner.list()
+        return found if self._clock.now() >= self._from_at else replace(found, items=())
+
+
+async def test_a_cloud_whose_listings_lag_loses_nothing_meanwhile(w: World) -> None:
+    await w.approved(candidates=("vast",))
+    until = w.clock.now() + timedelta(seconds=110)
+    w.wrap("vast", lambda inner: cast("Provider", Lagging(inner, w.clock, until)))
+    await w.settle()
+    await w.run(100, 10)
+    assert (await only(w)).state is InstanceState.LIVE
+    await w.run(40, 10)
+    row = await only(w)
+    assert (row.state, row.absent_at) == (InstanceState.LIVE, [])

@@ -1,0 +1,230 @@
+"""Guards of amounts: what is booked, what an approval covers while it runs, and that no record is lost or changed."""
+
+from __future__ import annotations
+
+from tests.scenarios.simulation.guard import Edit, Guard, Law
+
+RECONCILE, TRUE_UP = "bot.services.instances.reconcile", "bot.services.billing.true_up"
+TRANSITIONS, FAILOVER = "bot.services.instances.transitions", "bot.services.instances.failover"
+BOOTS, POWER = "tests/scenarios/faults/test_boots.py", "tests/services/instances/test_power.py"
+METERING, ENDS = "tests/services/billing/test_metering.py", "tests/scenarios/faults/test_ends.py"
+TRIGGERS, TRIGGERED = "migrations.baseline.triggers", "tests/ledger/engine/test_triggers.py"
+HOLDS = "tests/services/checkpoints/test_verification.py"
+
+_BOOKED = (
+    Guard(
+        "one entry for one hour",
+        Law.BOOKED,
+        (
+            Edit(
+                "ledger.core.writes",
+                '{"id": new_id("led", entry.at), **{name: getattr(entry, name) for name in _ENTRY}}',
+                '{"id": (i := new_id("led", entry.at)), **{name: getattr(entry, name) for name in _ENTRY}, "key": i}',
+            ),
+        ),
+        test=f"{METERING}::test_booking_again_changes_nothing",
+    ),
+    Guard(
+        "a stop is booked at the stop",
+        Law.BOOKED,
+        (Edit(RECONCILE, '    if changes.get("billing_until") is not None:', "    if False:"),),
+        test="tests/services/billing/test_stops.py::test_what_ran_before_a_stop_is_booked_at_the_stop",
+    ),
+    Guard(
+        "the accepted termination ends the bill",
+        Law.BOOKED,
+        (
+            Edit(
+                "bot.services.billing.metering",
+                "return min(row.terminate_acked_at or now, _listed_until(row, now))",
+                "return now",
+            ),
+        ),
+        test=f"{ENDS}::test_an_end_whose_proof_takes_hours_is_not_booked_on",
+    ),
+    Guard(
+        "the reply to a termination counts without its claim",
+        Law.BOOKED,
+        (
+            Edit(
+                "bot.services.instances.termination",
+                "            await _acknowledged(tx, row, fresh, called_at, alive_at, now, was_there=was_there)",
+                "            if fresh.claim_token == held.token:\n"
+                "                await _acknowledged(tx, row, fresh, called_at, alive_at, now, was_there=was_there)",
+            ),
+        ),
+        test="tests/scenarios/faults/test_late_answers.py"
+        "::test_a_reply_to_a_termination_counts_although_its_claim_is_lost",
+    ),
+    Guard(
+        "the call of a termination is noted before it",
+        Law.BOOKED,
+        (Edit("bot.services.instances.termination", "            if notes_call:", "            if False:"),),
+        test="tests/services/instances/test_lost.py::test_an_end_whose_reply_is_lost_is_booked_until_its_call",
+    ),
+    Guard(
+        "a bill corrects only what the approved rate explains",
+        Law.BOOKED,
+        (
+            Edit(TRUE_UP, "        if one.differences and not one.above:", "        if one.differences:"),
+            Edit(TRUE_UP, "    return 0 if fresh.above else await", "    return await"),
+        ),
+        test="tests/services/billing/test_bills_by_day.py::test_more_than_the_approved_rate_is_booked_only_by_a_person",
+    ),
+    Guard(
+        "what returns is booked from its earlier end on",
+        Law.BOOKED,
+        (
+            Edit(
+                "bot.services.instances.orphans",
+                "        billing_from=find.booked_until or _made_at",
+                "        billing_from=_made_at",
+            ),
+        ),
+        test="tests/scenarios/faults/test_sweeps.py"
+        "::test_an_instance_that_was_taken_for_gone_and_shows_up_again_is_not_booked_twice",
+    ),
+    Guard(
+        "no hours are booked by a wrong clock",
+        Law.CLOCK,
+        (Edit(TRUE_UP, "    if clock_problem(ctx.clock):", "    if False:"),),
+        test="tests/services/runtime/test_clock_guard.py::test_no_disk_is_booked_and_no_bill_is_read_in_doubt",
+    ),
+)
+
+_AMOUNTS = (
+    Guard(
+        "the rate is checked at the create",
+        Law.DECISION,
+        (
+            Edit(
+                "bot.rules.pricing.spend_limits",
+                "    if billed_usd_h >= price_cap_usd_h + money.MICRO_USD:",
+                "    if False:",
+            ),
+            Edit(TRANSITIONS, "    if step is PriceStep.END:\n", "    if False:\n"),
+        ),
+        test=f"{BOOTS}::test_a_rate_above_the_cap_ends_the_instance_and_is_asked_again",
+    ),
+    Guard(
+        "no running instance ends by its price",
+        Law.PRICE,
+        (
+            Edit(
+                TRANSITIONS,
+                "    was_ready = row.reachable_at is not None or session.ready_at is not None",
+                "    was_ready = False",
+            ),
+        ),
+        test="tests/services/sessions/test_host_price.py"
+        "::test_a_running_machine_is_not_ended_by_its_price_but_asked_about_and_ends_earlier",
+    ),
+    Guard(
+        "the approved amount ends a session",
+        Law.DECISION,
+        (
+            Edit(
+                TRANSITIONS,
+                "    return min(end, since + timedelta(seconds=paid_s(",
+                "    return max(end, since + timedelta(seconds=0 * paid_s(",
+            ),
+        ),
+        test="tests/services/sessions/test_expiration.py"
+        "::test_a_limit_below_the_cost_of_the_hours_ends_the_session_when_it_is_used_up",
+    ),
+    Guard(
+        "a checkpoint hold is reserved at the approval",
+        Law.DECISION,
+        (
+            Edit(
+                TRANSITIONS,
+                "    kept_usd = set_aside_usd(Reserved",
+                "    kept_usd = 0 * set_aside_usd(Reserved",
+            ),
+        ),
+        test="tests/services/sessions/test_host_price.py"
+        "::test_the_earlier_end_leaves_a_checkpoint_hold_its_time_at_the_new_rate",
+    ),
+    Guard(
+        "a hold ends with what was approved for it",
+        Law.DECISION,
+        (
+            Edit(
+                "bot.services.checkpoints.hold",
+                "    return grant.total_cap_usd + await extension_cap(tx, row.session_id) - used",
+                "    return grant.total_cap_usd + await extension_cap(tx, row.session_id)",
+            ),
+        ),
+        test=f"{HOLDS}::test_what_earlier_machines_of_its_session_cost_is_not_taken_off_what_is_left",
+    ),
+    Guard(
+        "a replacement takes what remains of its approval",
+        Law.DECISION,
+        (Edit(FAILOVER, "longer_usd - (await booked(tx, last)).usd", "longer_usd"),),
+        test=f"{METERING}::test_what_a_replacement_costs_comes_on_top_of_its_predecessor_at_its_own_rate",
+    ),
+    Guard(
+        "a replacement keeps the approved end",
+        Law.DECISION,
+        (
+            Edit(
+                TRANSITIONS,
+                "    kept = session.deadline if grant.kind == GrantKind.REPLACE else None",
+                "    kept = None",
+            ),
+        ),
+        test="tests/scenarios/faults/test_sweeps.py"
+        "::test_a_running_instance_that_vanishes_is_told_and_replaced_from_the_same_approval",
+    ),
+    Guard(
+        "the requester's limit is for all attempts",
+        Law.DECISION,
+        (
+            Edit(
+                "bot.rules.pricing.spend_limits",
+                "    left = [limit - spent_usd for limit in (asked_usd, approver_usd) if limit is not None]",
+                "    left = [limit for limit in (asked_usd, approver_usd) if limit is not None]",
+            ),
+        ),
+        test="tests/services/grants/test_limits.py::test_the_requesters_most_is_for_all_attempts_together",
+    ),
+    Guard(
+        "a notification that became newer while it was sent is sent again",
+        Law.RECORD,
+        (
+            Edit(
+                "ledger.core.outbox", "        .where(*mine, Notification.version == version)", "        .where(*mine)"
+            ),
+        ),
+        test="tests/services/outbox/test_dispatch.py::test_a_version_that_is_announced_during_the_sending_is_sent_too",
+    ),
+)
+
+_IN_THE_DATABASE = (
+    Guard(
+        "what was recorded stays as it is",
+        Law.RECORD,
+        (
+            Edit(
+                TRIGGERS,
+                "        for table in APPEND_ONLY\n        for change",
+                "        for table in ()\n        for change",
+            ),
+        ),
+        test=f"{TRIGGERED}::test_no_update",
+    ),
+    Guard(
+        "no instance without a grant",
+        Law.DECISION,
+        (Edit(TRIGGERS, '        f"EXISTS (SELECT {HAS_GRANT})",\n', '        "1 = 1",\n'),),
+        test=f"{TRIGGERED}::test_no_instance_without_a_grant",
+    ),
+    Guard(
+        "no grant without enough approvals",
+        Law.DECISION,
+        (Edit(TRIGGERS, "        HAS_APPROVALS,\n", '        "1 = 1",\n'),),
+        test=f"{TRIGGERED}::test_a_grant_needs_as_many_approvers_as_the_request_asks_for",
+    ),
+)
+
+MONEY = (*_BOOKED, *_AMOUNTS, *_IN_THE_DATABASE)
