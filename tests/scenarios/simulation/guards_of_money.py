@@ -154,8 +154,13 @@ _AMOUNTS = (
                 "    return grant.total_cap_usd + await extension_cap(tx, row.session_id) - used",
                 "    return grant.total_cap_usd + await extension_cap(tx, row.session_id)",
             ),
+            Edit(
+                "bot.services.checkpoints.hold",
+                "    return min(ordered_at + most, rules.hold_ends_at(",
+                "    return max(ordered_at + most, rules.hold_ends_at(",
+            ),
         ),
-        test=f"{HOLDS}::test_what_earlier_machines_of_its_session_cost_is_not_taken_off_what_is_left",
+        test=f"{HOLDS}::test_a_hold_is_reserved_when_it_is_approved_and_its_end_is_asked_about_and_comes_by_its_cap",
     ),
     Guard(
         "a replacement takes what remains of its approval",
@@ -173,8 +178,8 @@ _AMOUNTS = (
                 "    kept = None",
             ),
         ),
-        test="tests/scenarios/faults/test_sweeps.py"
-        "::test_a_running_instance_that_vanishes_is_told_and_replaced_from_the_same_approval",
+        test="tests/services/sessions/test_extension.py"
+        "::test_what_replaces_a_machine_of_an_extended_session_holds_the_hours_of_its_own_approval",
     ),
     Guard(
         "the requester's limit is for all attempts",
