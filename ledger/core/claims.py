@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 from sqlalchemy import ColumnElement, Integer, Select, and_, bindparam, case, func, or_, select, union_all, update
 from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.sql.dml import ReturningUpdate
 
 from ledger.engine.db import Database, may_lock
 from ledger.kernel.ids import hex_token
@@ -88,7 +89,7 @@ async def claim_rows(
 async def _claimed(
     db: Database,
     model: type[Model],
-    wanted: Sequence[Any],
+    wanted: tuple[Any, ...],
     now: datetime,
     states: Collection[Any],
     limit: int,
@@ -102,33 +103,42 @@ async def _claimed(
     async with db.write() as tx:
         if may_lock(tx):
             ids = list(await tx.scalars(due.with_for_update(skip_locked=True), asked))
-        return await _take(tx, model, wanted, ids, now + lease, *_is_due(model, states, now))
+        return await _take(tx, _taking_due(model, frozenset(states), wanted), ids, now + lease, now=now)
 
 
-async def _take(
-    tx: AsyncSession,
-    model: type[Any],
-    wanted: Sequence[Any],
-    ids: Sequence[str],
-    until: datetime,
-    *still: ColumnElement[bool],
-) -> list[tuple[Claim, Any]]:
-    """Claim those of these rows of which `still` holds, and return what is `wanted` of each.
+@lru_cache(maxsize=64)
+def _taking_due(model: type[Any], states: frozenset[Any], wanted: tuple[Any, ...]) -> ReturningUpdate[Any]:
+    """Build the statement that claims rows which are still due at `now`. Built once, as `_due`."""
+    return _taking(model, wanted, *_is_due(model, states, bindparam("now")))
+
+
+def _taking(model: type[Any], wanted: Sequence[Any], *still: ColumnElement[bool]) -> ReturningUpdate[Any]:
+    """Build the statement that claims those of some rows of which `still` holds, and returns what is `wanted` of each.
 
     Another may have taken one since it was found. A row that had a token gets another one than a free row, so that the
     one statement also says what was taken over.
     """
-    if not ids:
-        return []
-    key, free, over = _key(model), hex_token(), hex_token()
+    key, text = _key(model), model.claim_token.type
+    free, over = bindparam("free", type_=text), bindparam("over", type_=text)
+    until = bindparam("until", type_=model.claim_until.type)
     token = case((model.claim_token.is_(None), free), else_=over)
-    taken = await tx.execute(
+    return (
         update(model)
-        .where(key.in_(ids), *still)
+        .where(key.in_(bindparam("ids", expanding=True)), *still)
         .values(claim_token=token, claim_until=until, due_at=until)
         .returning(*wanted, key.label("claimed_key"), model.claim_token.label("claimed_by"))
         .execution_options(synchronize_session=False)
     )
+
+
+async def _take(
+    tx: AsyncSession, taking: ReturningUpdate[Any], ids: Sequence[str], until: datetime, **asked: Any
+) -> list[tuple[Claim, Any]]:
+    """Claim those of these rows that can still be claimed, in their order."""
+    if not ids:
+        return []
+    free, over = hex_token(), hex_token()
+    taken = await tx.execute(taking, {"ids": list(ids), "until": until, "free": free, "over": over, **asked})
     found = {row.claimed_key: row for row in taken.all()}
     return [
         (Claim(row_id, found[row_id].claimed_by, found[row_id].claimed_by == over), found[row_id])
@@ -164,7 +174,7 @@ async def claim_deliveries(db: Database, *, now: datetime, share: int, limit: in
         if may_lock(tx):
             chosen = select(row.id).where(row.id.in_(ids), due)
             ids = list(await tx.scalars(chosen.with_for_update(skip_locked=True)))
-        return [held for held, _ in await _take(tx, row, (), ids, now + lease, due)]
+        return [held for held, _ in await _take(tx, _taking(row, (), due), ids, now + lease)]
 
 
 async def release(tx: AsyncSession, model: type[Model], held: Claim, *, due_at: datetime | None, **values: Any) -> bool:
