@@ -25,6 +25,7 @@ _CREATES = (
                 "_I.SENDING: frozenset({_I.SENDING, _I.LIVE, _I.REJECTED, _I.UNKNOWN}),",
             ),
         ),
+        seed=9,
         test=f"{CREATES}::test_a_process_that_dies_before_the_call_never_leads_to_a_second_one",
     ),
     Guard(
@@ -37,6 +38,7 @@ _CREATES = (
         "no second send after an unknown outcome",
         Law.ONE_CREATE,
         (Edit(LAUNCH, "if error.definite_no and not isinstance(error, OutcomeUnknown):", "if True:"),),
+        seed=2,
         test=f"{CREATES}::test_a_create_whose_answer_is_lost_is_adopted",
     ),
     Guard(
@@ -49,6 +51,7 @@ _CREATES = (
                 "return True",
             ),
         ),
+        seed=3,
         test=f"{CREATES}::test_a_create_that_lands_within_the_quarantine_is_adopted",
     ),
     Guard(

@@ -269,7 +269,7 @@ class Lagging(InFront):
     def __init__(self, inner: Provider, clock: Clock, from_at: datetime) -> None:
         super().__init__(inner)
         self._clock, self._from_at = clock, from_at
-        self.capabilities = replace(inner.capabilities, visibility_lag_s=120.0)
+        self.capabilities = replace(inner.capabilities, visibility_lag_s=120)
 
     async def list(self) -> Listing:
         found = await self.inner.list()
