@@ -1,0 +1,53 @@
+"""The plan of a queue, of a command with attempts, and of a replacement that resumes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import Decimal
+
+from bot.rules.nodes.startup_plan import PlannedQueue, StartupPlan, plan_startup
+from ledger.kernel.job import GpuConstraint, JobRequest
+
+JOB = JobRequest(GpuConstraint(count_min=4, count_max=4), Decimal(2), queue=("python a.py", "python b.py"))
+
+
+def planned(job: JobRequest, resume: dict[str, str] | None = None) -> StartupPlan:
+    found = plan_startup("ins_1", job, {"DATA_DIR": "/data"}, resume=resume)
+    assert found is not None
+    return found
+
+
+def test_a_queue_is_one_step_with_its_commands_and_gpus() -> None:
+    last = planned(JOB).steps[-1]
+    assert (last.name, last.is_job) == ("run", True)
+    assert last.script == 'eval "${QUEUE_COMMAND?This agent runs no queue.}"\n'
+    said = last.to_json()["queue"]
+    assert said == {"commands": [(1, "python a.py"), (2, "python b.py")], "gpus": 4, "done": 0, "failed": 0}
+
+
+def test_a_replacement_gets_what_is_left_of_the_queue() -> None:
+    queue = PlannedQueue.of(("a", "b", "c"), 2, over={1, 3}, failed=1)
+    assert queue.to_json() == {"commands": [(2, "b")], "gpus": 2, "done": 1, "failed": 1}
+
+
+def test_mounted_files_are_fetched_once_before_the_queue() -> None:
+    steps = planned(replace(JOB, run="fetch it", repo="https://github.com/org/project")).steps
+    assert [one.name for one in steps][-2:] == ["files", "run"]
+    assert steps[-2].script == "cd /data/project || exit\nfetch it\n"
+    assert steps[-1].needs == ("repo", "files")
+
+
+def test_a_command_has_its_attempts() -> None:
+    job = JobRequest(GpuConstraint(), Decimal(2), run="python a.py", attempts=3, retry_codes=(75,))
+    said = planned(job).steps[-1].to_json()
+    assert (said["attempts"], said["retry_codes"]) == (3, [75])
+    assert "attempts" not in planned(replace(job, attempts=1)).steps[-1].to_json()
+
+
+def test_a_replacement_reads_where_it_resumes_also_without_a_command() -> None:
+    resume = {"RESUME_FROM": "s3://bucket/run/step-1", "RESUME_STEP": "1"}
+    found = planned(JobRequest(GpuConstraint(), Decimal(2), checkpoint="s3://bucket/run"), resume=resume)
+    assert [one.name for one in found.steps] == ["environment"]
+    assert found.environment == {"DATA_DIR": "/data", **resume}
+    assert "RESUME_FROM" in found.steps[0].script
+    assert plan_startup("ins_1", JobRequest(GpuConstraint(), Decimal(2)), {}) is None
