@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -58,7 +58,7 @@ class Dependencies:
     market: MarketCache = field(default_factory=MarketCache)
 
 
-def deps_of(request: Request) -> Dependencies:
+async def deps_of(request: Request) -> Dependencies:  # A plain function would run in a thread.
     """Return the dependencies of the application that serves this call."""
     deps: Dependencies = request.app.state.deps
     return deps
@@ -81,8 +81,9 @@ def caller(scope: Scope) -> Any:
     return Security(_checked(allowed, scope))
 
 
-def _checked(check: Callable[[Request], Principal], scope: Scope) -> Callable[..., Principal]:
-    def principal(request: Request, _key: Annotated[Any, Security(BEARER)] = None) -> Principal:
+def _checked(check: Callable[[Request], Principal], scope: Scope) -> Callable[..., Awaitable[Principal]]:
+    # A plain function would run in a thread, for each call.
+    async def principal(request: Request, _key: Annotated[Any, Security(BEARER)] = None) -> Principal:
         return check(request)
 
     principal.__doc__ = f"Needs the scope {scope}."

@@ -6,9 +6,9 @@ from collections import defaultdict
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, and_, delete, or_, select, update
+from sqlalchemy import ColumnElement, and_, bindparam, delete, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.engine.db import insert_for
@@ -100,6 +100,32 @@ async def api_key(tx: AsyncSession, key_id: str) -> tuple[ApiKey, Consumer] | No
     query = select(ApiKey, Consumer).join(Consumer, Consumer.actor == ApiKey.actor).where(ApiKey.id == key_id)
     found = (await tx.execute(query)).first()
     return None if found is None else (found[0], found[1])
+
+
+class KeyFacts(NamedTuple):
+    """Hold what a call with an API key is judged by: each call reads it, so no objects are built."""
+
+    id: str
+    actor: str
+    scopes: list[str]
+    secret_hash: str
+    expires_at: datetime
+    revoked_at: datetime | None
+    last_used_at: datetime | None
+    owner: str
+
+
+_KEY_FACTS: Any = (
+    select(*(getattr(ApiKey, name) for name in KeyFacts._fields[:-1]), Consumer.owner)
+    .join(Consumer, Consumer.actor == ApiKey.actor)
+    .where(ApiKey.id == bindparam("key_id"))
+)
+
+
+async def key_facts(tx: AsyncSession, key_id: str) -> KeyFacts | None:
+    """Return the facts of one key; None where there is none."""
+    row = (await tx.execute(_KEY_FACTS, {"key_id": key_id})).first()
+    return None if row is None else KeyFacts._make(row)
 
 
 async def api_keys(tx: AsyncSession, whose: Whose | None = None) -> list[tuple[ApiKey, Consumer]]:

@@ -12,6 +12,7 @@ import secrets
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import lru_cache
 
 from bot.rules.access.scopes import (
     ACTIVE_KEYS,
@@ -39,7 +40,7 @@ from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import BASE32
 from ledger.models import ApiKey
-from ledger.queries.access import active_keys, api_key, api_keys, lock_consumer, touch_key
+from ledger.queries.access import KeyFacts, active_keys, api_key, api_keys, key_facts, lock_consumer, touch_key
 
 #: The last use of a key is stored at most this often.
 USE_NOTED = timedelta(minutes=1)
@@ -86,9 +87,17 @@ class KeyView:
     last_used_at: datetime | None
 
 
+_SCOPES = {str(scope): scope for scope in Scope}
+
+
 def pepper(labels: LabelKey) -> bytes:
     """Derive the key under which secrets are hashed; every replica of a deployment derives the same."""
-    return hmac.digest(labels.key, _PEPPER, "sha256")
+    return _pepper_of(labels.key)
+
+
+@lru_cache(maxsize=8)
+def _pepper_of(key: bytes) -> bytes:
+    return hmac.digest(key, _PEPPER, "sha256")
 
 
 def _hashed(labels: LabelKey, secret: str) -> str:
@@ -181,7 +190,7 @@ async def listing(db: Database, now: datetime) -> Sequence[KeyView]:
         ]
 
 
-def _state(key: ApiKey, now: datetime) -> str:
+def _state(key: ApiKey | KeyFacts, now: datetime) -> str:
     if key.revoked_at is not None:
         return "revoked"
     return "active" if key.expires_at > now else "expired"
@@ -192,15 +201,14 @@ async def authenticate(db: Database, labels: LabelKey, token: str, now: datetime
     shape = TOKEN.fullmatch(token)
     key_id, secret = (shape[1], shape[2]) if shape else ("", "")
     async with db.read() as tx:
-        found = await api_key(tx, key_id)
-    key, behind = found or (None, None)
+        key = await key_facts(tx, key_id)
     same = hmac.compare_digest(_hashed(labels, secret), key.secret_hash if key else _NOBODY)
-    if key is None or behind is None or not same or _state(key, now) != "active":
+    if key is None or not same or _state(key, now) != "active":
         return None
     if key.last_used_at is None or now - key.last_used_at >= USE_NOTED:
         async with db.write() as tx:
             await touch_key(tx, key.id, now)
-    return Principal(key.id, Actor.from_ref(key.actor), Actor.from_ref(behind.owner), _known(key.scopes))
+    return Principal(key.id, Actor.from_ref(key.actor), Actor.from_ref(key.owner), _known(key.scopes))
 
 
 async def agent_of(db: Database, person: Actor, now: datetime) -> Principal:
@@ -212,7 +220,7 @@ async def agent_of(db: Database, person: Actor, now: datetime) -> Principal:
 
 
 def _known(names: Collection[str]) -> frozenset[Scope]:
-    return frozenset(Scope(name) for name in names if name in set(Scope))
+    return frozenset(_SCOPES[name] for name in names if name in _SCOPES)
 
 
 def combined_rights(actor: Actor, names: Collection[str] | None) -> Principal:
