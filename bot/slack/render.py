@@ -144,21 +144,40 @@ async def _request_message(ctx: Context, settings: SlackSettings, row: Notificat
 
 
 async def _request_details(ctx: Context, settings: SlackSettings, row: Notification) -> Shown:
+    request_id, _, version = row.subject.partition("/")
+    # First, because in a burst most details are due before their request's message is shown.
+    parent = await _parent(ctx, row, request_id)
     view = await _request(ctx, row)
-    if str(view.request.quote_version) != row.subject.partition("/")[2]:
+    if str(view.request.quote_version) != version:
         raise LookupError(f"{row.subject} is not the current quote any more")
-    return await _in_thread(ctx, settings, row, view, request_details(view, ctx.policy))
+    return await _under(ctx, settings, row, view, request_details(view, ctx.policy), parent)
 
 
 async def _in_thread(
     ctx: Context, settings: SlackSettings, row: Notification, view: RequestView, what: Message
 ) -> Shown:
     """Reply under the request's message, wherever that is shown."""
+    return await _under(ctx, settings, row, view, what, await _parent(ctx, row, view.request.id))
+
+
+async def _parent(ctx: Context, row: Notification, request_id: str) -> Notification | None:
+    """Return the request's message; raise `NotYet` while it is not shown. None where it never will be."""
     async with ctx.db.read() as tx:
-        parent = await message_of(tx, view.request.id, row.destination)
+        parent = await message_of(tx, request_id, row.destination)
     waits = parent is not None and parent.ts is None and parent.state is NotificationState.PENDING
     if waits and parent is not None and not parent.error.startswith(UNRENDERED):
-        raise NotYet(f"the message of {view.request.id} is not shown yet")
+        raise NotYet(f"the message of {request_id} is not shown yet")
+    return parent
+
+
+async def _under(
+    ctx: Context,
+    settings: SlackSettings,
+    row: Notification,
+    view: RequestView,
+    what: Message,
+    parent: Notification | None,
+) -> Shown:
     if parent is None or parent.ts is None or parent.channel is None:
         return Shown(what, channel_of(settings, row.destination), fallback=await _requester(ctx, view))
     return Shown(what, parent.channel, thread_ts=parent.ts, fallback=await _requester(ctx, view))
