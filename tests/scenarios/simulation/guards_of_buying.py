@@ -15,7 +15,7 @@ _IN_PLACE = Edit(DECISION, "    return _in_place_of(policy, request, decider)", 
 
 _CREATES = (
     Guard(
-        "one send: compare and swap to SENDING",
+        "one send: compare and swap before it",
         Law.ONE_CREATE,
         (
             Edit(LAUNCH, "if work.instance.state is InstanceState.SENDING:", "if False:"),

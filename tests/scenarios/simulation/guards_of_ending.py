@@ -205,7 +205,7 @@ _ORPHANS = (
         test=f"{SWEEPS}::test_what_is_not_ours_is_never_touched",
     ),
     Guard(
-        "one without a row waits for an operator",
+        "an orphan that the ledger does not know waits for an operator",
         Law.ORPHANS,
         (
             Edit(

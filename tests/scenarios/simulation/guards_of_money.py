@@ -146,7 +146,7 @@ _AMOUNTS = (
         "::test_the_earlier_end_leaves_a_checkpoint_hold_its_time_at_the_new_rate",
     ),
     Guard(
-        "a hold ends with what was approved for it",
+        "a checkpoint hold ends with what was approved for it",
         Law.DECISION,
         (
             Edit(

@@ -41,6 +41,15 @@ def test_each_guard_has_a_name_and_a_proof_of_its_own() -> None:
 
 
 @pytest.mark.quick
+def test_the_page_on_reliability_lists_each_guard_with_its_proof() -> None:
+    page = (ROOT / "docs/reliability.md").read_text()
+    for guard in GUARDS:
+        path, _, name = guard.test.partition("::")
+        seed = f", seed {guard.seed}" if guard.seed else ""
+        assert f"| {guard.law} | {guard.name} | `{Path(path).stem}::{name}`{seed} |" in page
+
+
+@pytest.mark.quick
 def test_each_law_that_a_test_can_break_has_guards() -> None:
     assert {one.law for one in GUARDS} == set(Law)
 
