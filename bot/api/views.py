@@ -12,6 +12,7 @@ from bot.api.schemas.sessions import (
     GpuCheckOut,
     JobOut,
     LoginOut,
+    MigrationOut,
     NodeApiOut,
     PortOut,
     SessionOut,
@@ -20,6 +21,7 @@ from bot.api.schemas.sessions import (
 )
 from bot.rules.approvals.approvers import is_slack_group, mentioned_approvers
 from bot.rules.instances.checked_gpus import checked_gpus
+from bot.rules.migrations.text import NUMBERS, progress_line
 from bot.rules.nodes.authorized_keys import fingerprint
 from bot.rules.nodes.host_keys import KeyMatch, compare
 from bot.rules.policy.tiers import ApproverGroup
@@ -38,6 +40,7 @@ from bot.services.nodes.views import agent_view
 from bot.services.runtime import recovery_mode
 from bot.services.runtime.context import Context
 from ledger.kernel.checkpoint_step import WAITS
+from ledger.kernel.ids import short_id
 from ledger.kernel.states import LIVE_SESSION, RequestState, SessionState
 from ledger.models import Instance, Node, Option, Request
 from ledger.queries.views import RequestView, SessionView
@@ -163,6 +166,7 @@ def session_out(
         disk=DiskOut.model_validate(view.disk) if view.disk is not None else None,
         agent=_agent(view, now) if live else None,
         job=_job(view),
+        migration=_migration(view) if mine else None,
         policy=_terms(ctx, view) if live else None,
         gpu_check=_gpu_check(row) if live and row is not None else None,
         ssh=_ssh(view.request, row, view.node) if shows_ssh and row is not None else None,
@@ -203,6 +207,20 @@ def _job(view: SessionView) -> JobOut | None:
         failed_step=found.failed_step,
         ended_at=view.session.job_ended_at,
     )
+
+
+def _migration(view: SessionView) -> MigrationOut | None:
+    found = view.migration
+    if found is None:
+        return None
+    line = progress_line(
+        found.step,
+        found.note,
+        short_id(found.source_request_id),
+        short_id(found.request_id),
+        is_target=found.request_id == view.session.request_id,
+    )
+    return MigrationOut.of(found, number=NUMBERS.get(found.step), line=line)
 
 
 def _agent(view: SessionView, now: datetime) -> AgentOut:

@@ -157,6 +157,11 @@ COMMANDS: Mapping[str, CommandEntry] = MappingProxyType(
                 at="commands.connect:open_app",
             ),
             extend=_entry("Request more time.", "POST /sessions/{session}/extend", at="commands.session"),
+            migrate=_entry(
+                "Move a run to another machine.",
+                "POST /sessions/{session}/migrate, GET /sessions/{session}",
+                at="commands.session",
+            ),
             done=_entry(
                 "Report that the work is done, which ends the session.",
                 "POST /sessions/{session}/done",

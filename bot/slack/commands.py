@@ -28,7 +28,7 @@ from bot.services.requests import again as repeat
 from bot.services.requests import submit as request_submit
 from bot.services.runtime.commands import Cancel, Extend, FinishSession, Provision, Reply, Switch, Terminate
 from bot.services.sessions import extension, service
-from bot.slack import browsing, charts, key_command, log_command, people_command, provision_form
+from bot.slack import browsing, charts, key_command, log_command, migrate_command, people_command, provision_form
 from bot.slack.blocks import help as help_message
 from bot.slack.blocks import money
 from bot.slack.blocks.audit import audit as journal
@@ -376,6 +376,7 @@ HANDLERS: Final[Mapping[str, Callable[[HandlerContext, HandlerJob, ParsedCommand
     "status": _status,
     "terminate": _terminate,
     "extend": _extend,
+    "migrate": migrate_command.migrate,
     "done": _done,
     "audit": _audit,
     "why": _why,

@@ -19,6 +19,7 @@ from bot.services.instances import (
     termination,
     unknown_outcome,
 )
+from bot.services.migrations import progress
 from bot.services.nodes import host_keys, key_writes
 from bot.services.notifications import clock_check
 from bot.services.outbox import dispatch
@@ -112,6 +113,7 @@ def jobs(ctx: Context, messenger: Messenger | None, recover: Recover | None) -> 
         ScheduledJob("machine-keys", lambda: key_writes.key_writes_due(ctx), key_writes.LOOK_S, (hints.machine_keys,)),
         ScheduledJob("resumes", lambda: resume.resumes_due(ctx), resume.LOOK_S, bought, drain=False),
         ScheduledJob("transfers", lambda: transfer.transfers_due(ctx), transfer.LOOK_S, drain=False),
+        ScheduledJob("migrations", lambda: progress.migrations_due(ctx), progress.LOOK_S, (hints.sessions,)),
         ScheduledJob("disks", lambda: retained_disks.disks_due(ctx), retained_disks.LOOK_S, drain=False),
         ScheduledJob("journal-order", EventNumbering(ctx).look, NUMBER_EVERY_S, drain=False),
         ScheduledJob("seals", lambda: journal.hash_events_due(ctx), ACCRUE_S),

@@ -17,6 +17,7 @@ class EndGroup(Vocabulary):
     WORK_SUCCEEDED = "work_succeeded", "its work succeeded"
     WORK_FAILED = "work_failed", "its work failed"
     UNUSED = "unused", "idle or unresponsive"
+    MOVED = "moved", "its run runs on another machine"
     FAILED = "failed", "the instance or its cloud failed"
     NOT_APPROVED = "not_approved", "nothing was launched"
 
@@ -63,6 +64,9 @@ class EndReason(StrEnum):
 
     NO_HEARTBEAT = "no_heartbeat", "unresponsive", EndGroup.UNUSED, Grace.SILENT
     IDLE = "idle", "idle", EndGroup.UNUSED, Grace.IDLE
+
+    MIGRATED = "migrated", "its run moved to another machine", EndGroup.MOVED
+    MIGRATION_FAILED = "migration_failed", "the move to it failed", EndGroup.MOVED
 
     LOST = "lost", "lost at its cloud", EndGroup.FAILED
     BROKEN = "broken", "instance failed", EndGroup.FAILED

@@ -67,6 +67,8 @@ class EventKind(Vocabulary):
     DISK_KEPT = "disk.kept", "disk retained"
     DISK_OVER = "disk.over", "retained disk ended"
 
+    MIGRATION_STEP = "migration.step", "migration moved on"
+
     SPEND_OVER = "spend.drift", "session will cost more than approved"
     SPEND_PAUSED = "spend.paused", "spend paused"
     SPEND_SAVING = "spend.saving", "spend saving"

@@ -13,8 +13,9 @@ class JobState(Vocabulary):
     SAVING = "saving", "its command saves a checkpoint"
     SUCCEEDED = "succeeded", "its command ended with exit code 0"
     FAILED = "failed", "its command ended with an error, or its start-up failed"
+    MOVED = "moved", "its run continues on another machine"
     INTERRUPTED = "interrupted", "its machine ended or was lost before its command did"
 
 
 #: Words that no job leaves.
-JOB_OVER = frozenset({JobState.SUCCEEDED, JobState.FAILED, JobState.INTERRUPTED})
+JOB_OVER = frozenset({JobState.SUCCEEDED, JobState.FAILED, JobState.MOVED, JobState.INTERRUPTED})

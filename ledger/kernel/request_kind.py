@@ -12,7 +12,10 @@ class RequestKind(Vocabulary):
     EXTEND = "extend", "More time"
     OVERRIDE_12H = "override_12h", "More than the usual time"
     OVERSPEND = "overspend", "Costs more than approved"
+    MIGRATE = "migrate", "Move a run to another machine"
 
 
+#: Requests for a machine of their own, with offers to choose from.
+RENTS = frozenset({RequestKind.PROVISION, RequestKind.MIGRATE})
 #: Requests about a session that exists already: their parent is the request of that session.
 ABOUT_SESSION = frozenset({RequestKind.EXTEND, RequestKind.OVERSPEND})

@@ -37,6 +37,7 @@ from ledger.models.journal import (
     TurnRow,
     UnnumberedEvent,
 )
+from ledger.models.migrations import Migration
 from ledger.models.people import MachineKey, Secret, Transfer
 from ledger.models.requests import (
     AdvanceApproval,
@@ -77,6 +78,7 @@ __all__ = [
     "LedgerEntry",
     "MachineKey",
     "Mark",
+    "Migration",
     "Node",
     "Notification",
     "OpenSpend",

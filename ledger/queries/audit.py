@@ -19,6 +19,8 @@ from ledger.models import (
     Inbox,
     Instance,
     LedgerEntry,
+    Migration,
+    Node,
     Notification,
     Option,
     Orphan,
@@ -51,6 +53,8 @@ class Books:
     order: tuple[EventOrder, ...]
     advances: tuple[AdvanceApproval, ...] = ()
     wait_limits: tuple[WaitLimits, ...] = ()
+    nodes: tuple[Node, ...] = ()
+    migrations: tuple[Migration, ...] = ()
 
     def rows(self) -> Iterator[Any]:
         """Yield every row of every table."""
@@ -82,6 +86,8 @@ async def read_books(db: Database) -> Books:
             await table(EventOrder),
             await table(AdvanceApproval),
             await table(WaitLimits),
+            await table(Node),
+            await table(Migration),
         )
 
 

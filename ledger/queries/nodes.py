@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, bindparam, case, func, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import aliased
 
 from ledger.engine.db import may_lock
 from ledger.kernel.checkpoint_step import WAITS
 from ledger.kernel.job import JobRequest
 from ledger.kernel.states import InstanceState, SessionState
-from ledger.models import Instance, Mark, Node, Request, Session
+from ledger.kernel.steps.migration_step import OVER, MigrationStep
+from ledger.models import Instance, Mark, Migration, Node, Request, Session
 
 #: Check-ins are taken from an agent whose instance is in one of these: none comes from an instance that is gone.
 _I = InstanceState
@@ -41,6 +43,12 @@ class NodeContext:
     #: When it was ready, and the host key that is trusted since.
     ready_at: datetime | None
     host_key: str | None
+    #: The step of the migration that moves its run away, and since when that one's target may start.
+    moved_from: MigrationStep | None = None
+    moved_started_at: datetime | None = None
+    #: The step of the migration that it is the target of, and from where its run goes on.
+    moved_to: MigrationStep | None = None
+    resume_from: str | None = None
 
     @property
     def approved_until(self) -> datetime | None:
@@ -50,6 +58,7 @@ class NodeContext:
 
 async def node_contexts(tx: AsyncSession, instance_ids: Collection[str]) -> dict[str, NodeContext]:
     """Return the agents of these instances, locked for a write in one order, unless their instances ended."""
+    away, here = aliased(Migration), aliased(Migration)
     query = (
         select(
             Node,
@@ -62,9 +71,15 @@ async def node_contexts(tx: AsyncSession, instance_ids: Collection[str]) -> dict
             case((Instance.checkpoint_step.in_(WAITS), Instance.checkpoint_until)),
             Instance.reachable_at,
             Instance.host_key,
+            away.step,
+            away.started_at,
+            here.step,
+            here.saved_from,
         )
         .join(Instance, Instance.id == Node.instance_id)
         .join(Session, Session.id == Node.session_id)
+        .outerjoin(away, (away.source_session_id == Session.id) & away.step.not_in(OVER))
+        .outerjoin(here, here.request_id == Session.request_id)
         .where(Node.instance_id.in_(list(instance_ids)), Instance.state.in_(REPORTING))
         .order_by(Node.instance_id)
     )
@@ -74,16 +89,27 @@ async def node_contexts(tx: AsyncSession, instance_ids: Collection[str]) -> dict
     return {node.instance_id: NodeContext(node, *rest) for node, *rest in rows}
 
 
-async def startup_jobs(tx: AsyncSession, instance_ids: Collection[str]) -> dict[str, tuple[str, JobRequest, int]]:
-    """Return the cloud, the job and the number of GPUs of each of these instances, for the plan of its start-up."""
+class StartupJob(NamedTuple):
+    """Hold what the plan of a start-up is made of. A `step` is that of the migration that the machine is for."""
+
+    cloud: str
+    job: JobRequest
+    gpus: int
+    step: MigrationStep | None
+    saved_from: str | None
+
+
+async def startup_jobs(tx: AsyncSession, instance_ids: Collection[str]) -> dict[str, StartupJob]:
+    """Return what is planned for each of these instances, for the plan of its start-up."""
     query = (
-        select(Instance.id, Instance.cloud, Request.job, Session.gpu_count)
+        select(Instance.id, Instance.cloud, Request.job, Session.gpu_count, Migration.step, Migration.saved_from)
         .join(Session, Session.id == Instance.session_id)
         .join(Request, Request.id == Session.request_id)
+        .outerjoin(Migration, Migration.request_id == Request.id)
         .where(Instance.id.in_(list(instance_ids)))
     )
     rows: Any = await tx.execute(query)
-    return {instance_id: (cloud, job, gpus) for instance_id, cloud, job, gpus in rows}
+    return {instance_id: StartupJob(*rest) for instance_id, *rest in rows}
 
 
 async def write_checkins(tx: AsyncSession, rows: Sequence[dict[str, Any]]) -> None:

@@ -19,6 +19,7 @@ from ledger.models import (
     Disk,
     GrantRow,
     Instance,
+    Migration,
     Node,
     Option,
     Quote,
@@ -32,6 +33,7 @@ from ledger.queries.lookups import current_quote, open_advances, override_of, se
 from ledger.queries.nodes import nodes_of
 from ledger.queries.orphans import unknown_instances
 from ledger.queries.retained_disks import open_disks
+from ledger.queries.runs.migrations import last_migration_of, migrations_of
 from ledger.queries.session_costs import NOTHING, Booked, booked_of, extension_caps
 
 SHORTEST_ENDING = 4
@@ -61,6 +63,8 @@ class RequestView:
     shared_with: tuple[str, ...] = ()
     #: For what and until when it waits or waited; None where it never does.
     limits: WaitLimits | None = None
+    #: The newest migration that its session is the source or the target of.
+    migration: Migration | None = None
     #: The approvals in advance that are neither used nor revoked.
     in_advance: tuple[AdvanceApproval, ...] = ()
 
@@ -87,6 +91,8 @@ class SessionView:
     unknown: int = 0
     #: References of the people with whom it is shared: they log in, and change nothing.
     shared_with: tuple[str, ...] = ()
+    #: The newest migration that it is the source or the target of.
+    migration: Migration | None = None
 
     @property
     def people(self) -> tuple[str, ...]:
@@ -133,6 +139,7 @@ async def request_view(tx: AsyncSession, request_id: str) -> RequestView:
         await unknown_instances(tx),
         (await shared_with(tx, [request.id])).get(request.id, ()),
         await tx.get(WaitLimits, request.id) if request.job.may_wait else None,
+        await last_migration_of(tx, session.id, request.id) if session is not None else None,
         tuple(await open_advances(tx, request.id)) if request.job.may_wait else (),
     )
 
@@ -235,6 +242,7 @@ async def _session_views(tx: AsyncSession, sessions: Sequence[Session]) -> list[
     still = [s.id for s in sessions if s.state in (SessionState.STOPPED, SessionState.TERMINATING)]
     disks = {disk.session_id: disk for disk in await open_disks(tx, still)} if still else {}
     unknown, shared = await unknown_instances(tx), await shared_with(tx, request_ids)
+    moves = await migrations_of(tx, ids)
     found = []
     for s in sessions:
         row, grant, every = newest.get(s.id), grants.get(s.id), booked.get(s.id, {})
@@ -255,6 +263,7 @@ async def _session_views(tx: AsyncSession, sessions: Sequence[Session]) -> list[
                 disk=disks.get(s.id),
                 unknown=unknown,
                 shared_with=shared.get(s.request_id, ()),
+                migration=moves.get(s.id),
             )
         )
     return found

@@ -82,6 +82,7 @@ HARMLESS = {
     "bad_delegate",
     "no_delegation",
     "unknown_team",
+    "cannot_migrate",
 }
 OWNER, OTHER, APPROVER, PERSON, ADMIN = "atlas", "hermes", "operator:ben", "operator:eve", "admin"
 NODE, FORGED, REVOKED, ANONYMOUS = "node of another session", "forged node", "revoked", "anonymous"

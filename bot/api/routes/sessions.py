@@ -15,7 +15,7 @@ from bot.api.problems import FieldProblem, ProblemRaised
 from bot.api.routes.requests import ID, Cursor, Limit, done, found
 from bot.api.schemas.base import Done, Page
 from bot.api.schemas.queue import QueueCommandOut, QueueResultsOut
-from bot.api.schemas.sessions import DoneIn, ExtendIn, LoginOut, LogOut, NodeTokenOut, SessionOut
+from bot.api.schemas.sessions import DoneIn, ExtendIn, LoginOut, LogOut, MigrateIn, NodeTokenOut, SessionOut
 from bot.api.streams import CountedStream, count_one
 from bot.api.views import login_out, session_out
 from bot.rules.approvals.decision import DeciderFacts
@@ -30,6 +30,7 @@ from bot.services.access import authorization
 from bot.services.access.api_keys import Principal
 from bot.services.billing.true_up import ranges
 from bot.services.instances import power
+from bot.services.migrations.start import Migrate, migrate
 from bot.services.nodes import login, machine_logs, node_api
 from bot.services.runtime.commands import Extend, Reply, Switch, Terminate
 from bot.services.runtime.commands import FinishSession as WorkDone
@@ -192,6 +193,21 @@ async def extend(deps: Deps, who: SessionOwner, session: SessionParam, body: Ext
         return 202 if request_id else 200, done(reply, url=url, session_id=row.id)
 
     return await once(deps, who, key, f"POST /sessions/{row.id}/extend {body.model_dump_json()}", request_extension)
+
+
+@router.post("/sessions/{session}/migrate", status_code=202, response_model=Done, responses=refusals(404, 409))
+async def move(deps: Deps, who: SessionOwner, session: SessionParam, body: MigrateIn, key: Repeat) -> Any:
+    """Move the session's run to another machine. 202: it looks for one, and an approver decides on that request.
+
+    Nothing changes on the session's own machine until the new one is approved and ready.
+    """
+    row = await session_named(deps, who, session)
+
+    async def request_move(command: str) -> tuple[int, Done]:
+        reply = await migrate(deps.ctx, Migrate(command, row.id, DeciderFacts(who.actor), plain(body.to)))
+        return 202, done(reply, url=f"/api/v1/requests/{reply.data.get('request_id')}", session_id=row.id)
+
+    return await once(deps, who, key, f"POST /sessions/{row.id}/migrate {body.model_dump_json()}", request_move)
 
 
 @router.post("/sessions/{session}/done", status_code=202, responses=refusals(404, 409))

@@ -16,6 +16,7 @@ from bot.services.market.offer_fields import GpuCount, GpuName, Id, MaybePricePe
 from ledger.kernel.job_state import JobState
 from ledger.kernel.ports import PortProtocol
 from ledger.kernel.states import SessionState
+from ledger.kernel.steps.migration_step import MigrationStep
 
 
 class PortOut(BaseModel):
@@ -162,7 +163,7 @@ class JobOut(Out):
     """How far the job of a session is: its `run` command. A result stays readable after its machine is gone."""
 
     state: JobState = Field(
-        description="queued, running, saving, succeeded, failed, or interrupted: its machine ended before it did."
+        description="queued, running, saving, succeeded, failed, moved, or interrupted (its machine ended first)."
     )
     exit_code: int | None = optional("The exit code of the command once it ended; null where nobody reported it.")
     line: str = Field(description="The same in a few words.", examples=["failed (exit code 3)"])
@@ -235,6 +236,9 @@ class SessionOut(Out):
     disk: DiskOut | None = optional("The retained disk while its machine is stopped; null when there is none.")
     agent: AgentOut | None = optional("The last report of the agent on the machine; null while there is no machine.")
     job: JobOut | None = optional("How far its job is; null where the request has no `run`.")
+    migration: MigrationOut | None = optional(
+        "The newest move of its run, from this session or to it; null where there is none or the session is not yours."
+    )
     policy: Terms | None = optional("What was approved with its machine, and what may end it early.")
     node_api: NodeApiOut | None = optional("The API of the machine's own agent, for its owner.")
     held: fields.Held = ""
@@ -249,6 +253,28 @@ class ExtendIn(In):
 
     hours: fields.HoursIn
     reason: fields.ReasonText = ""
+
+
+class MigrateIn(In):
+    """Where the run moves."""
+
+    to: str = optional(
+        "An offer's id, a cloud, or `cheaper`; empty for whatever fits.", "", max_length=200, examples=["cheaper"]
+    )
+
+
+class MigrationOut(Out):
+    """How far the move of a run from one machine to another is."""
+
+    step: MigrationStep = Field(description="The step that was finished last.")
+    number: int | None = optional("Its number, from 1 to 8; null where the move failed.")
+    line: str = Field(description="The same in a sentence.")
+    source_request_id: fields.RequestId
+    request_id: fields.RequestId
+    saved_from: str = Field(description="The checkpoint that was verified last.", examples=["s3://bucket/run/step-900"])
+    saved_step: int | None = optional("The step of that checkpoint, where it is known.")
+    note: str = Field(description="What it waits for, or why it failed.")
+    context: str = optional("CONTINUATION_CONTEXT.md once the run has moved; empty before.", "")
 
 
 class DoneIn(In):

@@ -71,7 +71,8 @@ class FollowedJob:
         session = self.session
         end = session.ends_early_at or session.deadline
         ends = f" so far; its session ends {when(end)}" if session.ended_at is None and end else ""
-        why = f" {session.end_reason}" if self.job.state is JobState.INTERRUPTED and session.end_reason else ""
+        unfinished = self.job.state in (JobState.INTERRUPTED, JobState.MOVED)
+        why = f" {session.end_reason}" if unfinished and session.end_reason else ""
         return f"Job {short} {self.job.line}. It cost {usd(session.cost_usd)}{ends}.{why}"
 
     @property

@@ -24,7 +24,7 @@ from bot.rules.values.reply_code import ReplyCode
 from bot.rules.values.text_table import TextReport
 from ledger.kernel import money
 from ledger.kernel.ids import short_id
-from ledger.kernel.request_kind import RequestKind
+from ledger.kernel.request_kind import RENTS, RequestKind
 from ledger.kernel.states import RequestState
 
 #: Refusals after which the person is prompted for the amount (again).
@@ -160,7 +160,7 @@ def _with_terms(done: Any, one: RequestOut, option: OptionOut | None, body: Mapp
     """Add to the answer of an approval what was approved, and where to watch it."""
     if option is None or done["code"] != ReplyCode.APPROVED:
         return done
-    is_new = one.kind == RequestKind.PROVISION
+    is_new = one.kind in RENTS
     terms = f"{option.gpu_count}x {option.gpu} at {option.cloud}" if is_new else one.asked
     if not (body["cap_usd"] or body["hours"]):
         terms += f", about {usd(option.expected_usd)}, never more than {usd(option.worst_usd)}"

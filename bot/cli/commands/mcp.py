@@ -76,7 +76,13 @@ def server(api: ApiClient) -> MCPServer[Any]:
     for one in (*market, tools.request, tools.requests, tools.sessions, tools.logs, tools.costs):
         made.add_tool(one, annotations=LOOK, structured_output=False)
     # The tool is called `ask`, whatever its method is called: agents know it by that name.
-    acts = (("ask", tools.submit_request), ("cancel", tools.cancel), ("share", tools.share), ("unshare", tools.unshare))
+    acts = (
+        ("ask", tools.submit_request),
+        ("cancel", tools.cancel),
+        ("migrate", tools.migrate),
+        ("share", tools.share),
+        ("unshare", tools.unshare),
+    )
     for name, act in acts:
         made.add_tool(act, name=name, annotations=ASK, structured_output=False)
     return made
@@ -193,6 +199,18 @@ class Tools:
     ) -> str:
         """Withdraw your own undecided request."""
         done = await self._api.post(f"/requests/{request}/cancel", {"reason": reason})
+        return str(done["sentence"])
+
+    @_with_refusals
+    async def migrate(
+        self,
+        session: Request,
+        to: Annotated[
+            str, Field(description="An offer's id, a cloud, or cheaper; empty for whatever fits.", max_length=200)
+        ] = "",
+    ) -> str:
+        """Ask to move the run of your own session to another machine; a person approves that machine."""
+        done = await self._api.post(f"/sessions/{session}/migrate", {"to": to})
         return str(done["sentence"])
 
     @_with_refusals

@@ -105,6 +105,34 @@ def extend(
 
 
 @app.command()
+def migrate(
+    session: Named,
+    to: Annotated[
+        list[str] | None, typer.Argument(help="An offer's id, a cloud, or cheaper; without it, whatever fits.")
+    ] = None,
+    show: Annotated[
+        bool, typer.Option("--show", help="Show how far the move is, and CONTINUATION_CONTEXT.md once it is done.")
+    ] = False,
+    idempotency_key: IdempotencyKey = "",
+    as_json: Json = False,
+) -> None:
+    """Move the session's run to another machine, after an approval. The old one ends once the run continues there."""
+    named, words = plain_id(session, "sessions"), list(to or ())
+    if words[:1] == ["to"]:
+        words = words[1:]
+    if len(words) > 1:
+        fail(f"Name one place, such as `gpu-shopper migrate {named} to cheaper`.", 2)
+    if show:
+        found = SessionOut.model_validate(spoken(lambda api: api.get(f"/sessions/{named}"))).migration
+        if found is None:
+            fail(f"The run of session {named} never moved. To move it: `gpu-shopper migrate {named}`.")
+        text = TextReport(sentences=tuple((found.context or found.line).splitlines()))
+        print_answer(found.model_dump(mode="json") if as_json else text)
+        return
+    _done(f"/sessions/{named}/migrate", {"to": "".join(words)}, idempotency_key, as_json=as_json)
+
+
+@app.command()
 def done(
     session: Named,
     how: Annotated[

@@ -27,6 +27,7 @@ class CommandShape(StrEnum):
     LOGS = "logs"
     SHARE = "share"
     TRANSFER = "transfer"
+    MIGRATE = "migrate"
     SECRET = "secret"  # noqa: S105 # The name of a command.
 
 
@@ -119,6 +120,14 @@ SUBCOMMANDS: tuple[Subcommand, ...] = (
         "extend 4k7m2p 2h one more epoch",
         CommandShape.MORE,
         ("more",),
+    ),
+    Subcommand(
+        "migrate",
+        "migrate ID [to OFFER|CLOUD|cheaper]",
+        "Move your run to another machine, step by step, after an approval. It needs `run=` and `checkpoint=`.",
+        "migrate 4k7m2p to cheaper",
+        CommandShape.MIGRATE,
+        ("move",),
     ),
     Subcommand(
         "done",

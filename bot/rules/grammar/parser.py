@@ -31,6 +31,7 @@ from bot.rules.grammar.readers import (
     read_key,
     read_logs,
     read_maybe_id,
+    read_migrate,
     read_nothing,
     read_reason,
     read_secret,
@@ -218,6 +219,7 @@ _READERS: Mapping[CommandShape, Callable[[Subcommand, list[WordToken], str, Poli
     CommandShape.SHARE: read_share,
     CommandShape.TRANSFER: read_transfer,
     CommandShape.REASON: read_reason,
+    CommandShape.MIGRATE: read_migrate,
     CommandShape.SECRET: read_secret,
 }
 

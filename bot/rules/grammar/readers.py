@@ -123,6 +123,18 @@ def read_end(sub: Subcommand, words: list[WordToken], line: str, policy: Policy)
     return replace(read_id(sub, words[:1], line, policy), action="now" if words[1:] else "")
 
 
+def read_migrate(sub: Subcommand, words: list[WordToken], line: str, policy: Policy) -> ParsedCommand:
+    """Read an id, and where its run moves: an offer, a cloud, `cheaper`, or nothing for whatever fits."""
+    named = read_id(sub, words[:1], line, policy)
+    rest = words[2:] if words[1:] and words[1].value.lower() == "to" else words[1:]
+    if words[1:] and not rest:
+        raise Wrong(end(line), f"Say where to, as in {sub.example}; or leave `to` out.")
+    if len(rest) > 1:
+        raise Wrong(rest[1], f"{sub.name} takes one id, and one offer, one cloud or cheaper.")
+    to = rest[0].value if rest else ""
+    return replace(named, text=to if ":" in to else to.lower())
+
+
 def read_key(sub: Subcommand, words: list[WordToken], line: str, _policy: Policy) -> ParsedCommand:
     """Read what to do with the public key, and the key."""
     if not words:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from bot.rules.nodes.checkins import NodeStatus, Work
 from bot.rules.nodes.machine_report import QueueCounts, StartupStep, StepOutcome
-from ledger.kernel.end_reason import WENT_WELL, WENT_WRONG
+from ledger.kernel.end_reason import WENT_WELL, WENT_WRONG, EndReason
 from ledger.kernel.job import JobRequest
 from ledger.kernel.job_state import JOB_OVER, JobState
 from ledger.kernel.states import SessionState
@@ -69,6 +69,7 @@ class JobStatus:
         said = {
             JobState.SUCCEEDED: "The job succeeded",
             JobState.FAILED: "The job failed",
+            JobState.MOVED: "The job moved to another machine",
             JobState.INTERRUPTED: "The job was interrupted: its machine ended first",
         }.get(self.state, f"The job is {self.state}")
         if self.queue is not None:
@@ -115,6 +116,8 @@ def ended_job(end_code: str, session: SessionState, found: NodeStatus | None) ->
     last = job_status(session, found)
     if last.is_over:
         return last
+    if end_code == EndReason.MIGRATED:
+        return JobStatus(JobState.MOVED)
     if end_code in WENT_WELL:
         return JobStatus(JobState.SUCCEEDED)
     return JobStatus(JobState.FAILED if end_code in WENT_WRONG else JobState.INTERRUPTED)

@@ -11,6 +11,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from bot.rules.nodes.model_server import SERVE, SERVE_LIMIT_S, PlannedServer, model_server
+from bot.rules.nodes.resume_steps import (
+    CHECKPOINT_STEP,
+    READS_RESUME,
+    START_SCRIPT,
+    START_STEP,
+    WAIT_LIMIT_S,
+    fetch_script,
+)
 from bot.rules.nodes.stack_scripts import (
     DRIVER,
     DRIVER_LIMIT_S,
@@ -51,6 +59,8 @@ said="export CRED_FILE='$CRED_FILE'"
 printf '%s\\n' "$said" >>"$STARTUP_FOLDER/environment.sh"
 [ ! -w "$logins" ] || printf '%s\\n' "$said" >"$logins/z-gpu-shopper-secrets.sh"
 """
+#: Before a command that gets secrets.
+_READS_SECRETS = '. "$CRED_FILE" || exit\n'
 _PACKAGES = """\
 missing=
 for one in {packages}; do command -v "$one" >/dev/null 2>&1 || missing="$missing $one"; done
@@ -161,11 +171,14 @@ def plan_startup(
     places: Mapping[str, str],
     queue: PlannedQueue | None = None,
     resume: Mapping[str, str] | None = None,
+    *,
+    waits: bool = False,
 ) -> StartupPlan | None:
     """Plan the start-up of an instance; None where its job names no repository, command, software or secret.
 
     `places` are the variables of its cloud's profile, such as DATA_DIR. `queue` is what is left of the job's queue, and
-    `resume` the variables that name the checkpoint from which the work continues.
+    `resume` the variables that name the checkpoint from which the work continues. `waits`: its run comes from another
+    machine, so it waits for that one's last save, and until it may start.
     """
     runs = job.run is not None or bool(job.queue)
     if job.repo is None and not runs and job.install is None and not job.secrets and not resume:
@@ -189,10 +202,14 @@ def plan_startup(
     if repo is not None:
         folder, url, ref = map(shlex.quote, (environment["PROJECT_REPO_DIR"], repo.url, repo.ref or "HEAD"))
         steps.append(PlannedStep("repo", _REPO.format(folder=folder, url=url, ref=ref), REPO_LIMIT_S))
+    waits = waits and runs
+    if waits:
+        steps += _waiting_steps(job, stack)
     if runs:
         into = f"cd {shlex.quote(environment['PROJECT_REPO_DIR'])} || exit\n" if repo is not None else ""
         needs = (*([PYTHON_PACKAGES] if job.install else []), *(["repo"] if repo else []))
-        reads = '. "$CRED_FILE" || exit\n' if job.secrets else ""
+        needs += (START_STEP,) if waits else ()
+        reads = (_READS_SECRETS if job.secrets else "") + (READS_RESUME if waits else "")
         # With a queue, `run` is what fetches the files of its mounts, which each command may need.
         command = f"{reads}{into}{_EACH if job.queue else job.run}\n"
         script = in_stack(command) if stack else command
@@ -216,6 +233,16 @@ def plan_startup(
 def _environment(variables: str, stack: Stack | None) -> str:
     script = _ENVIRONMENT.format(exports=shlex.quote(variables))
     return script if stack is None else script + exports()
+
+
+def _waiting_steps(job: JobRequest, stack: Stack | None) -> list[PlannedStep]:
+    """Return the steps that fetch the save of a run that moves here, and wait until it may start."""
+    fetch = fetch_script(reads_secrets=_READS_SECRETS if job.secrets else "", left_out=LEFT_OUT)
+    script = in_stack(fetch) if stack else fetch
+    return [
+        PlannedStep(CHECKPOINT_STEP, script, WAIT_LIMIT_S, secrets=job.secrets),
+        PlannedStep(START_STEP, START_SCRIPT, WAIT_LIMIT_S),
+    ]
 
 
 def _stack_steps(name: str) -> list[PlannedStep]:

@@ -13,6 +13,7 @@ def what_is_requested(kind: RequestKind, job: JobRequest, parent_id: str | None)
     parent = short_id(parent_id or "")
     return {
         RequestKind.PROVISION: title(job),
+        RequestKind.MIGRATE: f"Move to {title(job)}",
         RequestKind.EXTEND: f"{brief(job.hours)} more for {parent}",
         RequestKind.OVERRIDE_12H: f"12-hour override of request {parent}",
         RequestKind.OVERSPEND: f"{parent} costs more than approved",

@@ -27,7 +27,7 @@ from bot.services.grants import approvers
 from bot.services.market.codec import most_line, parts_line
 from bot.services.runtime.context import Context
 from ledger.kernel.event_kind import EventKind
-from ledger.kernel.request_kind import RequestKind
+from ledger.kernel.request_kind import RENTS, RequestKind
 from ledger.kernel.states import RequestState
 from ledger.queries.decisions import opened_at
 from ledger.queries.journal import reasons_of
@@ -108,7 +108,7 @@ _CLOSED = {
 
 def _amounts(view: RequestView) -> list[str]:
     """Say what the recommended or chosen option costs, and what the most that it may cost is made of."""
-    if view.request.kind is not RequestKind.PROVISION or not view.options:
+    if view.request.kind not in RENTS or not view.options:
         return []
     chosen = view.request.chosen_option_id
     option = next((one for one in view.options if one.id == chosen), view.options[0])

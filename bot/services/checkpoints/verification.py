@@ -23,7 +23,7 @@ from bot.services.notifications.paging import OPERATORS, page, page_in
 from bot.services.runtime.context import Context
 from ledger.core import Tx, amend, lock_family, notification_of
 from ledger.kernel.checkpoint_step import BEHIND, CheckpointStep
-from ledger.kernel.end_reason import EndReason
+from ledger.kernel.end_reason import EndGroup, EndReason, reasons
 from ledger.kernel.states import InstanceState, NotificationKind
 from ledger.models import Instance, Node, Request, Session
 from ledger.queries.nodes import node_of
@@ -41,6 +41,9 @@ YEAR = timedelta(days=365)
 #: Ends that people order at once. Only an owner who orders one knows whether the data on the disk may be deleted.
 ANSWERED = frozenset({EndReason.ASKED})
 
+#: Ends that belong to a migration, which has verified the run's last save itself.
+MOVED = reasons(EndGroup.MOVED)
+
 #: Why a disk is retained without a check of any checkpoint.
 PRESERVED = deny(ReplyCode.PRESERVED, "Its owner asked to keep its disk.")
 
@@ -50,7 +53,7 @@ log = logging.getLogger(__name__)
 async def waits_until(ctx: Context, row: Instance, now: datetime) -> datetime | None:
     """Return when to check again before a termination that waits for a checkpoint; None when nothing delays it."""
     provider = ctx.providers.get(row.cloud)
-    if row.checkpoint_step in BEHIND:
+    if row.checkpoint_step in BEHIND or row.outcome_code in MOVED:
         return None
     if provider is None or provider.account != row.account:
         return None  # It cannot be listed or stopped here; the termination itself waits for the account, and pages.

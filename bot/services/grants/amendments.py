@@ -16,12 +16,12 @@ from bot.services.market.codec import components_of, estimate_from_json
 from bot.services.people import direct_messages
 from ledger.core import Tx
 from ledger.kernel.ids import short_id
-from ledger.kernel.request_kind import RequestKind
+from ledger.kernel.request_kind import RENTS, RequestKind
 from ledger.models import Approval, Option, Request
 from ledger.queries.overspend import SpendTerms
 
 #: Kinds of requests that buy time: an approver may give less of it than was requested.
-CHANGEABLE = frozenset({RequestKind.PROVISION, RequestKind.EXTEND})
+CHANGEABLE = RENTS | {RequestKind.EXTEND}
 
 
 def amended_terms(request: Request, votes: Sequence[Approval]) -> AmendedTerms:

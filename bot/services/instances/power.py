@@ -37,6 +37,7 @@ from ledger.queries.lookups import instances_of_session, open_starts
 from ledger.queries.metering import Billable
 from ledger.queries.nodes import amend_node, open_exchange
 from ledger.queries.overspend import ApprovedRate, approved_rate, open_overspend_request
+from ledger.queries.runs.migrations import is_moving
 from ledger.queries.views import session_to_change
 from providers.contract import InstanceStatus, ObservedInstance
 from providers.errors import NoCapacity, ProviderError, Unsupported
@@ -83,6 +84,10 @@ async def order(ctx: Context, tx: Tx, session: Session, command: Switch, now: da
     if command.order is PowerAction.START and await open_overspend_request(tx, session.request_id) is not None:
         sentence = "Its higher cost is not approved yet. It starts by itself once it is."
         return refuse(ReplyCode.OVERSPEND_UNCONFIRMED, sentence, data)
+    if command.order is not PowerAction.STOP and await is_moving(tx, session.id):
+        # A job that starts again on the old machine would be a second trainer on one store.
+        sentence = f"Session {session.short_id} is being moved to another machine. Wait until that has ended."
+        return refuse(ReplyCode.MIGRATING, sentence, data)
     actor, key = command.decider.actor, command.key
     return await give(ctx, tx, session, command.order, actor, now, keep=command.keep, key=key)
 

@@ -28,6 +28,7 @@ from ledger.kernel.states import GrantState, InstanceState, RequestState, Sessio
 from ledger.models import GrantRow, Instance, Request, Session
 from ledger.queries.lookups import grants_of_session, instances_of_session, open_instances_of_session
 from ledger.queries.overspend import approved_rate
+from ledger.queries.runs.migrations import is_taken_over
 from ledger.queries.session_costs import accrued_of_session, booked, extension_cap
 from providers.contract import InstanceStatus, ObservedInstance
 
@@ -227,8 +228,10 @@ async def settle(ctx: Context, tx: Tx, session_id: str, now: datetime) -> None:
 
 
 async def _needs_machine(tx: Tx, session: Session, now: datetime) -> bool:
-    """Whether a running session needs another machine: its approved time is left, and its job did not end."""
+    """Whether a running session needs another machine: its approved time is left, and its job continues there."""
     if session.state is not SessionState.RUNNING or session.deadline is None or now >= session.deadline:
+        return False
+    if await is_taken_over(tx, session.id):
         return False
     return not await is_job_over(tx, session)
 

@@ -7,14 +7,16 @@ answered when it is stored.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
 from bot.rules.instances.power import PowerAction
+from bot.rules.migrations.asks import FAST_S, MovedFrom, MovedTo, as_source, as_target
 from bot.rules.nodes import checkins as rules
-from bot.rules.nodes.checkins import NodeStatus, Report, Work
+from bot.rules.nodes.checkins import NodeInstruction, NodeStatus, Report, Work
 from bot.rules.nodes.host_keys import KeyMatch, compare
 from bot.rules.nodes.idleness import IdleSignal
 from bot.rules.nodes.machine_report import MachineReport, QueueCounts
@@ -29,6 +31,7 @@ from bot.services.runtime.commands import Reply, refuse
 from bot.services.runtime.context import Context
 from ledger.core import Tx
 from ledger.kernel.states import InstanceState, SessionState
+from ledger.kernel.steps.migration_step import OVER, MigrationStep
 from ledger.models import Node
 from ledger.queries.jobs.command_results import add_results
 from ledger.queries.nodes import NodeContext, node_contexts, write_checkins
@@ -223,9 +226,23 @@ class Checkins:
         message, signature = enrollment.signed(self._ctx.labels, node.instance_id, seq, until, now, node.api_token_hash)
         ends_at = min((one for one in (stands.deadline, stands.early_end_at) if one), default=None)
         asked = rules.instruction(stands.session_state, stands.wanted, ends_at, now, stands.node.wanted)
-        asks = tuple(str(one) for one in asked)
+        asks, moving = _asks(stands, asked)
         api = api_identity(self._ctx.labels, node.instance_id) if token else None
-        return CheckinReply(seq, ends_at, message, signature, asks, api_problem=problem, token=token, api=api)
+        next_s = FAST_S if moving else rules.INTERVAL_S
+        return CheckinReply(
+            seq, ends_at, message, signature, asks, api_problem=problem, token=token, api=api, next_in_s=next_s
+        )
+
+
+def _asks(stands: NodeContext, normal: Sequence[NodeInstruction]) -> tuple[tuple[str, ...], bool]:
+    """Return what an agent is asked, and whether its run is being moved, so that it reports more often."""
+    away, here = stands.moved_from, stands.moved_to
+    if here is not None and here not in OVER:
+        return as_target(normal, MovedTo(here, stands.resume_from or "")), True
+    if here is MigrationStep.FAILED and away is None:
+        return as_target(normal, MovedTo(here, "")), False
+    moved = MovedFrom(away, stands.moved_started_at is not None) if away is not None else None
+    return as_source(normal, moved), away is not None and away is not MigrationStep.CHECKED
 
 
 def _replayed(seen: int) -> Reply:

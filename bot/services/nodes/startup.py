@@ -6,6 +6,7 @@ from collections.abc import Collection
 from datetime import datetime
 from typing import Any
 
+from bot.rules.migrations.resume import resume_of
 from bot.rules.nodes.checkins import NodeStatus
 from bot.rules.nodes.machine_logs import shown
 from bot.rules.nodes.machine_report import MachineReport
@@ -32,15 +33,18 @@ async def plans(tx: Tx, instance_ids: Collection[str]) -> dict[str, dict[str, An
     """Return the plan of each instance as its agent reads it; an empty one where nothing is to be done."""
     found: dict[str, dict[str, Any]] = {}
     jobs = await startup_jobs(tx, instance_ids) if instance_ids else {}
-    points = await resume_states(tx, [key for key, (_, job, _) in jobs.items() if job.checkpoint is not None])
-    earlier = await earlier_results(tx, [key for key, (_, job, _) in jobs.items() if job.queue])
-    for instance_id, (cloud, job, gpus) in jobs.items():
+    points = await resume_states(tx, [key for key, one in jobs.items() if one.job.checkpoint is not None])
+    earlier = await earlier_results(tx, [key for key, one in jobs.items() if one.job.queue])
+    for instance_id, one in jobs.items():
+        job = one.job
         if points.get(instance_id, STARTS_ANEW) is None:
             continue  # Its checkpoint is being looked for, so its agent asks again.
-        resume = _resume_variables(points.get(instance_id))
+        moved = resume_of(one.step, one.saved_from or "")
+        resume = {**(moved.variables if moved else {}), **_resume_variables(points.get(instance_id))}
         before = earlier.get(instance_id, NO_RESULTS)
-        queue = PlannedQueue.of(job.queue, gpus, before.numbers, before.failed) if job.queue else None
-        plan = plan_startup(instance_id, job, model.load(cloud).overrides.environment, queue, resume)
+        queue = PlannedQueue.of(job.queue, one.gpus, before.numbers, before.failed) if job.queue else None
+        places = model.load(one.cloud).overrides.environment
+        plan = plan_startup(instance_id, job, places, queue, resume, waits=moved is not None and not moved.place)
         found[instance_id] = plan.to_json() if plan is not None else {}
     return found
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 
 from bot.rules.approvals.approvers import Deed
@@ -24,7 +24,7 @@ from bot.services.requests import waiting
 from bot.services.runtime import recovery_mode
 from bot.services.runtime.commands import Provision, Reply, refuse
 from bot.services.runtime.context import Context
-from ledger.core import add_request, lock_requester, record
+from ledger.core import Tx, add_request, lock_requester, record
 from ledger.kernel.actor import Actor
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import new_id, short_id
@@ -34,6 +34,9 @@ from ledger.kernel.states import RequestState
 from ledger.models import Request
 from ledger.queries.lookups import by_inbox_key, open_requests
 from providers.capabilities import Capabilities
+
+#: Adds what belongs to a new request, by its id.
+Store = Callable[[Tx, str], Awaitable[None]]
 
 
 async def provision(ctx: Context, command: Provision) -> Reply:
@@ -50,8 +53,13 @@ async def provision(ctx: Context, command: Provision) -> Reply:
     return await submit(ctx, command)
 
 
-async def submit(ctx: Context, command: Provision) -> Reply:
-    """Record a request for GPUs, to be quoted next. A repeated inbound key creates no second request."""
+async def submit(
+    ctx: Context, command: Provision, *, kind: RequestKind = RequestKind.PROVISION, store: Store | None = None
+) -> Reply:
+    """Record a request for GPUs, to be quoted next. A repeated inbound key creates no second request.
+
+    `store` adds what belongs to the new request, in its transaction.
+    """
     if not_them := await eligibility.ineligible_for(ctx, command.actor, Deed.REQUEST):
         return refuse(not_them.code, not_them.sentence)
     job = replace(command.job, disk_gb=disk_gb(command.job, ctx.policy))
@@ -82,26 +90,10 @@ async def submit(ctx: Context, command: Provision) -> Reply:
                 f"Cancel one first: {cli_command('cancel ID')}.",
             )
         request_id = new_id("req", now)
-        new = await add_request(
-            tx,
-            id=request_id,
-            kind=RequestKind.PROVISION,
-            state=(state := RequestState.QUOTING if waits is None else RequestState.WAITING),
-            inbox_key=command.key,
-            requester=command.actor.ref,
-            job=job,
-            reason=job.reason,
-            channel=command.channel,
-            expires_at=waits.until if waits else now + timedelta(seconds=ctx.policy.request_ttl_s),
-            created_at=now,
-            due_at=waits.from_at if waits else now,
-        )
-        if new:
-            record(tx, now, command.actor, request_id, EventKind.REQUEST_MADE, after=state)
-            if waits is not None:
-                await waiting.store(tx, request_id, waits, now)
-            await sharing.share(tx, ctx.policy, await tx.get_one(Request, request_id), command.actor, now)
-        else:  # Another replica recorded the same message at this moment.
+        new = await _add(ctx, tx, replace(command, job=job), request_id, kind, waits, now)
+        if new and store is not None:
+            await store(tx, request_id)
+        if not new:  # Another replica recorded the same message at this moment.
             known = await by_inbox_key(tx, command.key)
         reply = _submitted(ctx, known.id if known else request_id, job, waits)
         if same := next((one for one in undecided if new and one.job == job), None):
@@ -109,6 +101,40 @@ async def submit(ctx: Context, command: Provision) -> Reply:
         reply = await recovery_mode.with_recovery_notice(tx, reply)
     ctx.hints.requests.set()
     return reply
+
+
+async def _add(
+    ctx: Context,
+    tx: Tx,
+    command: Provision,
+    request_id: str,
+    kind: RequestKind,
+    waits: waiting_rules.WaitTerms | None,
+    now: datetime,
+) -> bool:
+    """Store the request with what belongs to it. False when its inbound message has made one already."""
+    job, state = command.job, RequestState.QUOTING if waits is None else RequestState.WAITING
+    new = await add_request(
+        tx,
+        id=request_id,
+        kind=kind,
+        state=state,
+        inbox_key=command.key,
+        requester=command.actor.ref,
+        job=job,
+        reason=job.reason,
+        channel=command.channel,
+        expires_at=waits.until if waits else now + timedelta(seconds=ctx.policy.request_ttl_s),
+        created_at=now,
+        due_at=waits.from_at if waits else now,
+    )
+    if not new:
+        return False
+    record(tx, now, command.actor, request_id, EventKind.REQUEST_MADE, after=state)
+    if waits is not None:
+        await waiting.store(tx, request_id, waits, now)
+    await sharing.share(tx, ctx.policy, await tx.get_one(Request, request_id), command.actor, now)
+    return True
 
 
 async def _refuse_people(ctx: Context, actor: Actor, job: JobRequest) -> Reply | None:

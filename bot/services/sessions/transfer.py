@@ -34,6 +34,7 @@ from ledger.kernel.checkpoint_step import WAITS
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import new_id, short_id
 from ledger.kernel.states import NotificationKind, RequestState, SessionState
+from ledger.kernel.steps.migration_step import OVER
 from ledger.kernel.transfer_state import TransferState
 from ledger.models import Session, Transfer
 from ledger.queries.access import Whose, shared_with
@@ -192,6 +193,8 @@ async def _room(
         problem = f"Session {short} is {state_words(session.state)}, so it can't be transferred."
     elif any(is_same(to, one) for one in (owner, *linked(ctx.policy, owner))):
         problem = f"Session {short} is {to.ref}'s already."
+    elif view.migration is not None and view.migration.step not in OVER:
+        problem = f"Session {short} is being moved to another machine."
     elif session.early_end_at is not None or view.instance.checkpoint_step in WAITS:
         problem = f"Session {short} is about to end early. Answer the message about that first."
     elif waiting := await transfers.undecided_of(tx, session.request_id):

@@ -15,7 +15,7 @@ from bot.services.grants import amendments
 from bot.slack.blocks.approvals import APPROVE, votes_of
 from bot.slack.blocks.elements import dollars, safe, when
 from bot.slack.blocks.offers import line, place
-from ledger.kernel.request_kind import RequestKind
+from ledger.kernel.request_kind import RENTS
 from ledger.kernel.states import RequestState, SessionState
 from ledger.models import Option
 from ledger.queries.views import RequestView, SessionView
@@ -73,7 +73,7 @@ def limit_held(view: RequestView) -> SetLimit | None:
 def why_shown(view: RequestView) -> str:
     """Say in one to four words why the offer of a card is recommended; empty where somebody chose it."""
     request, shown = view.request, shown_option(view)
-    if shown is None or request.chosen_option_id or request.job.offer_id or request.kind is not RequestKind.PROVISION:
+    if shown is None or request.chosen_option_id or request.job.offer_id or request.kind not in RENTS:
         return ""
     if len(view.options) == 1:
         return "the only offer"

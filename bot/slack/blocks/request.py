@@ -19,7 +19,7 @@ from bot.rules.values.phrases import brief, rate, usd
 from bot.services.grants import amendments
 from bot.services.runtime import recovery_mode
 from bot.slack.blocks import job as job_words
-from bot.slack.blocks import progress
+from bot.slack.blocks import migration, progress
 from bot.slack.blocks import waiting as waiting_card
 from bot.slack.blocks.approvals import (
     APPROVE,
@@ -62,7 +62,7 @@ from bot.slack.blocks.private_answer import mentioned
 from bot.slack.blocks.waiting import REJECT
 from ledger.kernel.actor import Actor
 from ledger.kernel.ids import short_id
-from ledger.kernel.request_kind import RequestKind
+from ledger.kernel.request_kind import RENTS, RequestKind
 from ledger.kernel.states import RequestState
 from ledger.models import Event, Option, Request
 from ledger.queries.views import RequestView, SessionView
@@ -130,6 +130,8 @@ def title(view: RequestView) -> str:
     match request.kind:
         case RequestKind.PROVISION | RequestKind.OVERRIDE_12H:
             return machine_title(view)
+        case RequestKind.MIGRATE:
+            return f"Move to {machine_title(view)}"
         case RequestKind.EXTEND:
             return f"{brief(job.hours)} more for {job_text.gpus(job.gpu)}"
         case RequestKind.OVERSPEND:
@@ -201,7 +203,7 @@ def _terms(view: RequestView, option: Option, facts: CardFacts, short: int = 0) 
     lines = [f"{which}{safe(place(one.offer))}{f' · *{why}*' if why else ''}"]
     about, extra = map(escape, price_parts(view, option))
     lines.append(f"{rate(one.price_usd_h)} · *{about}*{extra} · never more than {dollars(most_usd)}")
-    if request.kind is RequestKind.PROVISION:
+    if request.kind in RENTS:
         boot_s = facts.boot_s if short < 2 else None
         ready = f"ready in about {brief(Decimal(boot_s) / 3600)} · " if boot_s else ""
         lines.append(f"{ready}ends by itself{f' after {brief(time_h)}' if short < 3 else ''}")
@@ -317,7 +319,7 @@ def _approved(view: RequestView, policy: Policy, facts: CardFacts) -> tuple[list
     by = approver_names(votes) or (person(request.decided_by) if request.decided_by else "the policy")
     approved = f":white_check_mark: *Approved* by {by}{at}."
     given = override_given(view, policy)
-    if request.kind is not RequestKind.PROVISION:
+    if request.kind not in RENTS:
         less = amendments.amendment_summary(request, votes[-1]) if votes else ""
         said = " ".join(filter(None, [approved[:-1] + (f": {less}." if less else "."), given]))
         said = "\n".join([said, *extended_to(view, facts.extends)])
@@ -327,6 +329,7 @@ def _approved(view: RequestView, policy: Policy, facts: CardFacts) -> tuple[list
         f"{approved} {given}".rstrip(),
         *_by_policy(request),
         *progress.lines(view, facts.cost_usd, facts.saved_usd, facts.moves, job),
+        *migration.lines(view.migration, request.id),
     ]
     headline = progress.headline(view)
     blocks = [section(_who(view, headline)), section("\n".join(steps))]

@@ -28,7 +28,7 @@ from bot.slack.blocks.elements import (
 from bot.slack.blocks.offer_terms import card_amounts
 from bot.slack.blocks.offers import left_out, line, place, reasons
 from bot.slack.blocks.request import QUOTED_LEAST, REASON_MAX, CardFacts, free_approvers
-from ledger.kernel.request_kind import RequestKind
+from ledger.kernel.request_kind import RENTS
 from ledger.kernel.states import RequestState
 from ledger.models import Option
 from ledger.queries.views import RequestView
@@ -46,7 +46,7 @@ def request_details(view: RequestView, policy: Policy) -> Message:
     blocks: list[Block] = [section(f"*How each total is made* (quote {request.quote_version})")]
     if len(request.reason) > QUOTED_LEAST:
         blocks.append(quote_block(request.reason, REASON_MAX))
-    if request.kind is RequestKind.PROVISION:
+    if request.kind in RENTS:
         blocks.append(section(f"*Requested*: {job_words.details(request.job)}"))
     blocks += [section(_priced(view, option)) for option in view.options[:OFFERS_MAX]]
     blocks += [block for block in (reasons(lines), left_out(excluded, filter(None, silent))) if block is not None]

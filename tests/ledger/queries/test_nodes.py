@@ -13,6 +13,7 @@ from ledger.kernel.checkpoint_step import CheckpointStep
 from ledger.kernel.states import InstanceState, SessionState
 from ledger.models import Session
 from ledger.queries.nodes import (
+    StartupJob,
     Suspect,
     amend_node,
     due_for_key,
@@ -239,5 +240,5 @@ async def test_the_job_of_a_machine_for_its_start_up(db: Database) -> None:
     async with db.write() as tx:
         row = await rows.instance(tx)
     async with db.read() as tx:
-        assert await startup_jobs(tx, [row.id]) == {row.id: ("vast", rows.JOB, 1)}
+        assert await startup_jobs(tx, [row.id]) == {row.id: StartupJob("vast", rows.JOB, 1, None, None)}
         assert await startup_jobs(tx, []) == {}

@@ -45,6 +45,7 @@ PACE_S: Mapping[str, float] = {
     "transfers": 600,
     "resumes": 300,
     "disks": 600,
+    "migrations": 600,
     "host-keys": 14400,
     "agents": 140,
     "overlooked": 1800,

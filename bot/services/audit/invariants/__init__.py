@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from bot.services.audit.invariants import announced, history, jobs, money, settled, spending, waiting, world
+from bot.services.audit.invariants import announced, history, jobs, migrations, money, settled, spending, waiting, world
 from bot.services.audit.invariants.world import Truth, Violation
 from ledger.engine.db import Database
 from ledger.kernel.clock import Clock
@@ -41,6 +41,7 @@ async def check(
     found = [
         *history.check(books),
         *jobs.check(books),
+        *migrations.check(books),
         *spending.check(books),
         *money.check(books, steps_s),
         *waiting.check(books),

@@ -19,7 +19,7 @@ from bot.services.nodes.job_results import job_of
 from bot.services.nodes.views import agent_view
 from bot.services.runtime import recovery_mode
 from bot.services.sessions.service import Status
-from bot.slack.blocks import progress, request
+from bot.slack.blocks import migration, progress, request
 from bot.slack.blocks.elements import Message, actions, clip, code, context, dollars, safe, section, when
 from bot.slack.blocks.job import cloud
 from bot.slack.blocks.session import session_ready_and_ended
@@ -31,6 +31,8 @@ from ledger.kernel.states import ENDABLE_SESSION, LIVE_SESSION, RequestState, Se
 from ledger.models import Session
 from ledger.queries.views import RequestView, SessionView
 
+#: The most characters of a continuation context that a section shows.
+CONTEXT_MAX = 2_800
 #: States in which the newest step says more than the state: what is launched, or why it was not.
 _LAUNCHING = (SessionState.QUEUED, SessionState.PROVISIONING)
 
@@ -67,6 +69,7 @@ def status(
         lines += progress.lines(found.request)[-1:]
     if (job := job_of(view)) is not None:
         lines.append(f"Job: *{job.line}*.")
+    lines += migration.lines(found.request.migration, found.request.request.id)
     lines += _warnings(view, now, command, can_end=can_end)
     block = section("\n".join(lines))
     buttons = [session_ready_and_ended.end_button(session)] if mine and session.state in ENDABLE_SESSION else []
@@ -112,7 +115,10 @@ def details(view: SessionView, policy: Policy, now: datetime, *, mine: bool, can
         agent = agent_view(view, now).line
         lines.append(termination_policy(policy.warn_before_end_s, can_end=can_end, agent=agent))
     lines = lines or ["There is nothing more to show yet."]
-    return Message(clip(" ".join(lines), 3_900), (section("\n".join(lines)),))
+    blocks = [section("\n".join(lines))]
+    if mine and view.migration is not None and view.migration.context:
+        blocks.append(section(f"```{safe(view.migration.context.replace('`', ''), CONTEXT_MAX)}```"))
+    return Message(clip(" ".join(lines), 3_900), tuple(blocks))
 
 
 def _headline(view: SessionView, now: datetime) -> str:

@@ -1,0 +1,61 @@
+"""Say what the agents of a migration are asked, so that at most one machine ever trains on one store.
+
+Everything follows from the step that is stored: nothing is switched on or off on the machines, and a lost answer or a
+process that dies changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from bot.rules.nodes.checkins import NodeInstruction
+from ledger.kernel.steps.migration_step import OVER, TARGET_MAY_RUN, MigrationStep
+
+#: Seconds between two check-ins of both machines while a run is being moved: both are paid for.
+FAST_S: Final = 15
+#: The words for a target: from where its run continues, and that it may start.
+RESUME, START = "resume=", "start"
+
+_I, _M = NodeInstruction, MigrationStep
+#: The source is silent from the verified save on: what it wrote later would be a second trainer's.
+_PAUSED = frozenset({_M.VERIFIED}) | TARGET_MAY_RUN
+
+
+@dataclass(frozen=True, slots=True)
+class MovedFrom:
+    """Describe the migration that moves a session away; `may_have_started`: its target was allowed to train once."""
+
+    step: MigrationStep
+    may_have_started: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class MovedTo:
+    """Describe the migration that a session is the target of, and the place of the save that its run continues from."""
+
+    step: MigrationStep
+    resume_from: str
+
+
+def as_source(normal: Sequence[NodeInstruction], moved: MovedFrom | None) -> tuple[str, ...]:
+    """Return what the source's agent is asked. `normal` is what it would be asked without the migration."""
+    if moved is None or moved.step in OVER:
+        return tuple(normal)
+    if moved.step is _M.READY and _I.STOP not in normal:
+        return (_I.SAVE, _I.UPLOAD, _I.PAUSE)
+    if moved.step in _PAUSED or (moved.step is _M.ENDING and moved.may_have_started):
+        return (_I.PAUSE, *([_I.STOP] if _I.STOP in normal else []))
+    return tuple(normal)
+
+
+def as_target(normal: Sequence[NodeInstruction], moved: MovedTo | None) -> tuple[str, ...]:
+    """Return what the target's agent is asked: from where to continue, and from the right step on to start."""
+    if moved is None or moved.step is _M.DONE:
+        return tuple(normal)
+    if moved.step in (_M.ENDING, _M.FAILED):
+        # It must not save: its place belongs to the source again.
+        return (_I.STOP,) if _I.STOP in normal else tuple(normal)
+    told = [f"{RESUME}{moved.resume_from}"] if moved.step is _M.VERIFIED or moved.step in TARGET_MAY_RUN else []
+    return (*normal, *told, *([START] if moved.step in TARGET_MAY_RUN else []))

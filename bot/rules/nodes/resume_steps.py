@@ -1,0 +1,68 @@
+"""Write the steps of a start-up that fetch a save and wait until the command may start."""
+
+from __future__ import annotations
+
+from typing import Final
+
+#: The save is fetched in the first step, and the second one waits until the command may start.
+CHECKPOINT_STEP: Final = "checkpoint"
+START_STEP: Final = "start"
+#: The most seconds of both steps; a migration gives up sooner.
+WAIT_LIMIT_S: Final = 24 * 3600
+
+#: ASKS is set in tests. The place comes from a store's own names, so it is only ever used as data.
+_FETCH: Final = """\
+{reads}asks=${{ASKS:-$STARTUP_FOLDER/asks}}
+while :; do
+  from=$(sed -n 's/^resume=//p' "$asks" 2>/dev/null | head -n 1)
+  [ -z "$from" ] || break
+  sleep 2
+done
+echo "The save came: $(date -u)"
+printf '%s' "$from" >"$STARTUP_FOLDER/resume_from"
+mkdir -p "$STARTUP_FOLDER/resume"
+command -v python3 >/dev/null 2>&1 || {{ echo "There is no python3, so the job fetches the save."; exit {left_out}; }}
+RESUME_FROM=$from python3 - <<'PROGRAM' || exit
+import os, sys, urllib.request
+place, folder = os.environ["RESUME_FROM"], os.path.join(os.environ["STARTUP_FOLDER"], "resume")
+scheme, _, rest = place.partition("://")
+root, _, path = rest.partition("/")
+try:
+    if scheme == "hf":
+        import huggingface_hub
+        name, _, path = path.partition("/")
+        only = [path, path + "/*"] if path else None
+        huggingface_hub.snapshot_download(root + "/" + name, allow_patterns=only, local_dir=folder)
+    elif scheme == "s3":
+        import boto3
+        bucket = boto3.resource("s3").Bucket(root)
+        for one in bucket.objects.filter(Prefix=path):
+            if one.key == path or one.key.startswith(path.rstrip("/") + "/"):
+                to = os.path.join(folder, one.key)
+                if os.path.commonpath([folder, os.path.realpath(to)]) == os.path.realpath(folder):
+                    os.makedirs(os.path.dirname(to), exist_ok=True)
+                    bucket.download_file(one.key, to)
+    else:
+        urllib.request.urlretrieve(place, os.path.join(folder, path.partition("?")[0].rpartition("/")[2] or "save"))
+except ImportError as error:
+    print("This machine has no client of the store (" + str(error) + "), so the job fetches the save.")
+    sys.exit({left_out})
+PROGRAM
+touch "$STARTUP_FOLDER/resume/.complete"
+"""
+START_SCRIPT: Final = """\
+asks=${ASKS:-$STARTUP_FOLDER/asks}
+until grep -qx start "$asks" 2>/dev/null; do sleep 2; done
+echo "It may start."
+"""
+#: What stands before the command: from where it continues, and where its files are if they were fetched.
+READS_RESUME: Final = """\
+RESUME_FROM=$(cat "$STARTUP_FOLDER/resume_from") || exit
+export RESUME_FROM
+[ ! -e "$STARTUP_FOLDER/resume/.complete" ] || export RESUME_DIR="$STARTUP_FOLDER/resume"
+"""
+
+
+def fetch_script(*, reads_secrets: str, left_out: int) -> str:
+    """Return the script that waits for the place of the save and fetches it, where a client of its store is there."""
+    return _FETCH.format(reads=reads_secrets, left_out=left_out)

@@ -1,0 +1,1 @@
+"""Move a run from one machine to another in verified steps."""

@@ -1,0 +1,234 @@
+"""Ask for a migration: check the run and its newest checkpoint, and request a machine that it may move to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from decimal import Decimal
+
+from bot.rules.approvals.decision import DeciderFacts
+from bot.rules.checkpoints.verification import Reported
+from bot.rules.migrations.resume import resume_place
+from bot.rules.nodes.checkins import NodeStatus
+from bot.rules.nodes.job_state import has_job
+from bot.rules.values.command_text import cli_command
+from bot.rules.values.reply_code import ReplyCode
+from bot.rules.values.state_text import state_words
+from bot.services.access import authorization
+from bot.services.checkpoints.remote import RemoteLook, look
+from bot.services.nodes.checkins import node_status
+from bot.services.requests import submit
+from bot.services.runtime.commands import Provision, Reply, refuse
+from bot.services.runtime.context import Context
+from ledger.core import Tx, amend, lock_family, record
+from ledger.kernel import money
+from ledger.kernel.event_kind import EventKind
+from ledger.kernel.ids import new_id, short_id
+from ledger.kernel.job import JobRequest
+from ledger.kernel.request_kind import RequestKind
+from ledger.kernel.states import SessionState
+from ledger.kernel.steps.migration_step import MigrationStep
+from ledger.models import Instance, Migration, Request, Session
+from ledger.queries.lookups import by_inbox_key
+from ledger.queries.runs.migrations import open_migration_of
+from ledger.queries.views import SessionView, resolve, session_view
+
+#: A session that ends sooner is not moved.
+LEAST_H = Decimal("0.25")
+#: With this word the new machine must be at least one percent cheaper per hour.
+CHEAPER, OF_PRICE = "cheaper", Decimal("0.99")
+#: An agent that has not reported for so long can't be asked to pause.
+SILENT = timedelta(minutes=5)
+
+
+@dataclass(frozen=True, slots=True)
+class Migrate:
+    """Move the run of a session. `to` is an offer's id, a cloud, `cheaper`, or empty for whatever fits.
+
+    `key` identifies the inbound message: the same key asks once.
+    """
+
+    key: str
+    session: str
+    decider: DeciderFacts
+    to: str = ""
+
+
+class _Refused(Exception):
+    """Roll the transaction back and answer with the reply."""
+
+    def __init__(self, reply: Reply) -> None:
+        super().__init__(reply.sentence)
+        self.reply = reply
+
+
+async def migrate(ctx: Context, command: Migrate) -> Reply:
+    """Ask for a migration. Nothing changes on the run's machine until a new machine is approved and ready."""
+    now = ctx.clock.now()
+    try:
+        async with ctx.db.read() as tx:
+            known = await by_inbox_key(tx, command.key)
+            _, session = await resolve(tx, command.session)
+            if session is None:
+                return refuse(ReplyCode.NO_SESSION, "That request has no session to move.")
+            view = await session_view(tx, session.id)
+            if known is not None:
+                return _asked(view.session, known.id)
+            if refused := await _refusal(ctx, tx, view, command, now):
+                return replace(refused, data={"session_id": session.id})
+    except LookupError as error:
+        return refuse(ReplyCode.UNKNOWN_ID, f"{error}.")
+    job, agent = view.request.job, _agent(view)
+    if agent is None or view.instance is None:
+        return _cannot(session, "no agent reports from it")
+    reported = Reported(step=agent.checkpoint_step, at=agent.checkpoint_at)
+    found = await look(ctx, job.checkpoint, reported, now)
+    if found.problem:
+        said = f"Session {session.short_id} can't be moved without a verified checkpoint. {found.problem}"
+        return refuse(found.verdict.code, said, {"session_id": session.id})
+    asks = Provision(command.key, command.decider.actor, session.channel, _job(view, command.to, agent, found, now))
+
+    async def store(tx: Tx, request_id: str) -> None:
+        await _store(tx, view, request_id, found, command, now)
+
+    try:
+        reply = await submit.submit(ctx, asks, kind=RequestKind.MIGRATE, store=store)
+    except _Refused as stale:
+        return stale.reply
+    return _asked(session, str(reply.data["request_id"])) if reply.ok else reply
+
+
+def _asked(session: Session, request_id: str) -> Reply:
+    sentence = (
+        f"Request {short_id(request_id)}: looking for a machine that session {session.short_id} can move to. "
+        "Its checkpoint is verified. Nothing changes until one is approved and ready."
+    )
+    return Reply(True, ReplyCode.SUBMITTED, sentence, {"request_id": request_id, "session_id": session.id})
+
+
+def _agent(view: SessionView) -> NodeStatus | None:
+    return node_status(view.node) if view.node is not None and view.node.at is not None else None
+
+
+def _cannot(session: Session, why: str) -> Reply:
+    sentence = f"Session {session.short_id} can't be moved: {why}."
+    return refuse(ReplyCode.CANNOT_MIGRATE, sentence, {"session_id": session.id})
+
+
+async def _refusal(ctx: Context, tx: Tx, view: SessionView, command: Migrate, now: datetime) -> Reply | None:
+    session, row, job = view.session, view.instance, view.request.job
+    if session.owner not in await authorization.mine(tx, ctx.policy, command.decider.actor):
+        return refuse(ReplyCode.NOT_YOURS, "Only its owner can move a session.")
+    if session.state is not SessionState.RUNNING or session.deadline is None or row is None:
+        return refuse(ReplyCode.NOT_RUNNING, f"Session {session.short_id} is {state_words(session.state)}.")
+    if (moving := await open_migration_of(tx, session.id)) is not None:
+        sentence = f"Session {session.short_id} is being moved already ({short_id(moving.request_id)})."
+        return refuse(ReplyCode.ALREADY_ASKED, sentence)
+    if (why := _why_not(ctx, view, row, job, now)) is not None:
+        return _cannot(session, why)
+    if command.to not in ("", CHEAPER) and command.to.partition(":")[0] not in ctx.providers:
+        clouds = ", ".join(ctx.providers)
+        said = f"“{command.to[:60]}” is no cloud or offer here. Use {CHEAPER}, an offer's id, or one of {clouds}."
+        return refuse(ReplyCode.UNKNOWN_CLOUD, said)
+    return None
+
+
+def _why_not(ctx: Context, view: SessionView, row: Instance, job: JobRequest, now: datetime) -> str | None:
+    """Say why a running session can't be moved; None when it can."""
+    session, agent = view.session, _agent(view)
+    provider = ctx.providers.get(row.cloud)
+    if not has_job(job):
+        return "it has no `run=`, so nothing could be started on the new machine"
+    if provider is None or provider.capabilities.batch:
+        return f"{row.cloud} runs one program to its end, and it can't be paused there"
+    if not job.checkpoint:
+        return "it has no `checkpoint=`, so nothing protects its data"
+    if agent is None or agent.at is None or now - agent.at > SILENT:
+        return "no agent reports from it, so it can't be paused"
+    if agent.step is None:
+        return "its job reports no step, so nobody could see that it continues"
+    if agent.work.is_over or session.job_state is not None:
+        return "its job has ended"
+    if session.early_end_at is not None:
+        return "it is about to end early. Answer the message about that first"
+    if session.deadline is not None and _left_h(session.deadline, now) < LEAST_H:
+        return f"it ends in less than 15 minutes. Extend it first: {cli_command(f'extend {session.short_id} 2h')}"
+    return None
+
+
+def _left_h(deadline: datetime, now: datetime) -> Decimal:
+    return money.down(Decimal(str((deadline - now) / timedelta(hours=1))), 2)
+
+
+def _job(view: SessionView, to: str, agent: NodeStatus, found: RemoteLook, now: datetime) -> JobRequest:
+    """Return the job for the target: the same work for the hours that are left, at the place that was named.
+
+    The limits of the first request do not bind it: approvers see its own price.
+    """
+    session, row, job = view.session, view.instance, view.request.job
+    step = found.newest.step if found.newest is not None else None
+    at = step if step is not None else agent.checkpoint_step
+    reason = f"Move of session {session.short_id}{f' from step {at:,}' if at is not None else ''}"
+    left_h = _left_h(session.deadline, now) if session.deadline else job.hours
+    cloud, is_offer, _ = to.partition(":")
+    named = bool(to) and to != CHEAPER
+    return replace(
+        job,
+        hours=left_h,
+        candidates=(cloud,) if named else (),
+        regions=() if named else job.regions,
+        offer_id=to if is_offer else None,
+        max_price_usd_h=money.rate(row.price_usd_h * OF_PRICE) if row is not None and to == CHEAPER else None,
+        budget_cap_usd=None,
+        clouds_in_order=False,
+        already_hours=Decimal(0),
+        work=(),
+        wait=False,
+        start_at=None,
+        wait_until=None,
+        reason=reason,
+    )
+
+
+async def _store(
+    tx: Tx, view: SessionView, request_id: str, found: RemoteLook, command: Migrate, now: datetime
+) -> None:
+    """Store the migration with its request, in one transaction. Its first step is done: the checkpoint is verified."""
+    await lock_family(tx, Session, view.session.id)
+    session = await tx.get_one(Session, view.session.id, populate_existing=True)
+    if await open_migration_of(tx, session.id) is not None or session.state is not SessionState.RUNNING:
+        raise _Refused(refuse(ReplyCode.STALE, f"Session {session.short_id} has changed, so nothing was requested."))
+    newest, location = found.newest, view.request.job.checkpoint or ""
+    if newest is None or found.where is None:
+        raise ValueError(f"{session.id} has no verified checkpoint")
+    agent = _agent(view)
+    migration = Migration(
+        id=new_id("mig", now),
+        request_id=request_id,
+        source_session_id=session.id,
+        source_request_id=session.request_id,
+        step=MigrationStep.CHECKED,
+        created_at=now,
+        step_at=now,
+        due_at=now,
+        saved_from=resume_place(location, found.where, newest),
+        saved_step=newest.step if newest.step is not None else (agent.checkpoint_step if agent else None),
+        saved_bytes=newest.size,
+        saved_at=newest.at,
+        note=found.verdict.sentence,
+    )
+    tx.add(migration)
+    await tx.flush()
+    if view.instance is not None and view.instance.machine_id:
+        # The run's own machine is no place to move to.
+        await amend(tx, Request, request_id, failed_machines=[view.instance.machine_id])
+    record(
+        tx,
+        now,
+        command.decider.actor,
+        migration.id,
+        EventKind.MIGRATION_STEP,
+        after=str(migration.step),
+        reason=found.verdict.sentence,
+        data={"request_id": request_id, "session_id": session.id},
+    )

@@ -1,0 +1,1 @@
+"""Name the steps of what takes several: each is stored when it is done."""
