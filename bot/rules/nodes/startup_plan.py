@@ -202,10 +202,8 @@ def plan_startup(
     if repo is not None:
         folder, url, ref = map(shlex.quote, (environment["PROJECT_REPO_DIR"], repo.url, repo.ref or "HEAD"))
         steps.append(PlannedStep("repo", _REPO.format(folder=folder, url=url, ref=ref), REPO_LIMIT_S))
-    waits = waits and runs
-    if waits:
-        steps += _waiting_steps(job, stack)
     if runs:
+        steps += _waiting_steps(job, stack) if waits else []
         into = f"cd {shlex.quote(environment['PROJECT_REPO_DIR'])} || exit\n" if repo is not None else ""
         needs = (*([PYTHON_PACKAGES] if job.install else []), *(["repo"] if repo else []))
         needs += (START_STEP,) if waits else ()
@@ -220,14 +218,16 @@ def plan_startup(
             needs = (*needs, FILES)
         run = PlannedStep("run", script, RUN_LIMIT_S, is_job=True, needs=needs, secrets=job.secrets)
         steps.append(replace(run, attempts=job.attempts, retry_codes=job.retry_codes, queue=queue))
+    return StartupPlan(f"start-{instance_id}", environment, (*steps, *_serving_steps(job)))
+
+
+def _serving_steps(job: JobRequest) -> list[PlannedStep]:
+    """Return the step that starts the job's model server, where it has one. An agent that can't runs the script."""
     server = model_server(job)
-    if server is not None:
-        # An agent that can't start a server runs the script.
-        script = f'echo "This agent can\'t start a model server."; exit {LEFT_OUT}'
-        steps.append(
-            PlannedStep(SERVE, script, SERVE_LIMIT_S, needs=(PYTHON_PACKAGES,), secrets=job.secrets, server=server)
-        )
-    return StartupPlan(f"start-{instance_id}", environment, tuple(steps))
+    script = f'echo "This agent can\'t start a model server."; exit {LEFT_OUT}'
+    needs = (PYTHON_PACKAGES,)
+    step = PlannedStep(SERVE, script, SERVE_LIMIT_S, needs=needs, secrets=job.secrets, server=server)
+    return [step] if server is not None else []
 
 
 def _environment(variables: str, stack: Stack | None) -> str:
