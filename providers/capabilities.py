@@ -97,6 +97,8 @@ class Capabilities:
     page_url: str = ""
     #: A create hands over one program (`onstart`) with a timeout, and its end is the end of the instance.
     batch: bool = False
+    #: Why several of its machines can't work as one set, as the end of a sentence; "" where they can.
+    single_node: str = "its machines have no network between them"
     #: Longest run of a batch cloud in seconds: one whose own timeout is not known is over after it.
     run_max_s: int = 0
     #: What `charges` says is worked out, from times in the cloud's own log: they are believed, and no amount is.

@@ -94,6 +94,10 @@ class Offer:
     listed_on: date | None = None
     #: What own sessions on its host showed. A search adds it; an adapter never does.
     own: HostRecord | None = None
+    #: Whether machines of it reach each other at every port, so that several can work as one set.
+    linked: bool = False
+    #: Machines of a set, whose prices are all in it; the GPUs are those of each. A search makes sets, an adapter never.
+    nodes: int = 1
 
     @property
     def id(self) -> str:
@@ -121,6 +125,8 @@ class InstanceSpec:
     min_cuda: Decimal | None = None
     #: Ports to open beside SSH, where the cloud opens any.
     ports: tuple[Port, ...] = ()
+    #: It is one machine of a set, which reach each other.
+    in_set: bool = False
     #: What `prepare` found out for the create call, and the sign that its turn was taken; nobody else sets it.
     ready: Mapping[str, str] | None = None
 
@@ -174,6 +180,8 @@ class ObservedInstance:
     ssh: SshEndpoint | None = None
     #: Ports beside SSH's that the cloud has opened.
     ports: tuple[OpenPort, ...] = ()
+    #: Where other machines of the same account reach it at every port, where the cloud says that there is such a place.
+    set_host: str | None = None
     region: str | None = None
     machine_id: str | None = None
     spot: bool = False

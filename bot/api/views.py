@@ -107,6 +107,7 @@ def _option(option: Option) -> OptionOut:
         option,
         gpu=offer.gpu,
         gpu_count=offer.gpu_count,
+        nodes=offer.nodes,
         memory_gb=offer.memory_gb,
         region=offer.region,
         country=offer.country,
@@ -151,7 +152,7 @@ def session_out(
         shared_with=list(view.shared_with),
         shared_with_names=[ctx.names.of(ctx.policy, ref) or ref for ref in view.shared_with],
         cloud=row.cloud if row else None,
-        price_usd_h=row.price_usd_h if row else None,
+        price_usd_h=view.price_usd_h if row else None,
         now_usd_h=_now_usd_h(view) if live else None,
         cost_usd=cost_now(ctx, view, now),
         running_usd=cost_now(ctx, view, now) - view.accrued_usd,
@@ -170,6 +171,9 @@ def session_out(
         policy=_terms(ctx, view) if live else None,
         gpu_check=_gpu_check(row) if live and row is not None else None,
         ssh=_ssh(view.request, row, view.node) if shows_ssh and row is not None else None,
+        other_ssh=[one for one in (_ssh(view.request, row, None) for row, _ in view.others) if one]
+        if shows_ssh
+        else [],
         held=recovery_mode.of_session(view),
         node_api=_node_api(row, view.node) if shows_ssh and row is not None else None,
     )
@@ -181,12 +185,12 @@ def _now_usd_h(view: SessionView) -> Decimal | None:
         return view.disk.price_usd_h
     if view.instance is None:
         return None
-    return disk_rate(view.instance) if view.session.state is SessionState.STOPPED else view.instance.price_usd_h
+    return disk_rate(view.instance) if view.session.state is SessionState.STOPPED else view.price_usd_h
 
 
 def _terms(ctx: Context, view: SessionView) -> Terms:
     return Terms(
-        price_cap_usd_h=view.grant.price_cap_usd_h if view.grant else None,
+        price_cap_usd_h=view.grant.price_cap_usd_h * view.session.nodes if view.grant else None,
         total_cap_usd=view.cap_usd if view.grant else None,
         replacements_left=view.session.replacements_left,
         ends_when_silent=ctx.policy.end_when_unresponsive,

@@ -84,6 +84,7 @@ class EndReason(StrEnum):
     WRONG_HOST_KEY = "wrong_host_key", "SSH host key changed", EndGroup.FAILED
     HOST_KEY_MISMATCH = "host_key_mismatch", "SSH host key isn't the machine's own", EndGroup.FAILED
     BILLED_ABOVE_CAP = "billed_above_cap", "billed above the approved rate", EndGroup.FAILED
+    SET_BROKEN = "set_broken", "a machine of its set failed", EndGroup.FAILED
 
     REJECTED = "rejected", "rejected", EndGroup.NOT_APPROVED
     CANCELLED = "cancelled", "cancelled", EndGroup.NOT_APPROVED

@@ -42,6 +42,8 @@ class JobRequest:
 
     gpu: GpuConstraint
     hours: Decimal
+    #: Machines that work as one set: all of them or none. The GPU constraint is that of each.
+    nodes: int = 1
     disk_gb: int = 50
     workload: str = "training"
     candidates: tuple[str, ...] = ()

@@ -3,7 +3,7 @@
 Every amount in the project is rounded here, so that each direction is chosen once and has a name:
 
 - `rate`, `worst`: up, so that no limit is passed unseen;
-- `cap`: down, so that no limit covers more than was agreed;
+- `cap`, `share`: down, so that no limit covers more than was agreed;
 - `amount`, `cents`, `dollars`: half up, as people round;
 - `amount_even`, `cents_even`: half to the even digit, so that many roundings cancel out.
 
@@ -64,6 +64,11 @@ def amount_even(amount_usd: Decimal) -> Decimal:
 def cap(limit_usd: Decimal) -> Decimal:
     """Round a limit in dollars (also per hour) down to whole micro-dollars: it never covers more than was agreed."""
     return limit_usd.quantize(MICRO_USD, rounding=ROUND_DOWN)
+
+
+def share(amount_usd: Decimal, parts: int) -> Decimal:
+    """Return one of so many equal parts of an amount, rounded down: together they never exceed it."""
+    return amount_usd if parts == 1 else cap(amount_usd / parts)
 
 
 def worst(worst_usd: Decimal) -> Decimal:

@@ -55,6 +55,8 @@ class Session(Claimable, Base):
     job_ended_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     gpu: Mapped[str] = mapped_column(SafeString(48), default="")
     gpu_count: Mapped[int] = mapped_column(Integer, default=1)
+    #: Machines of one set, each with so many GPUs: all of them run, or the session ends.
+    nodes: Mapped[int] = mapped_column(Integer, default=1, server_default="1")
 
     @property
     def short_id(self) -> str:
@@ -87,6 +89,10 @@ class Instance(Claimable, Base):
     sent_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     ref: Mapped[str | None] = mapped_column(SafeString(256))
     machine_id: Mapped[str | None] = mapped_column(SafeString(64))
+    #: Its place in a set of machines, from 0; None where it is alone.
+    node_rank: Mapped[int | None] = mapped_column(Integer)
+    #: Where the other machines of its set reach it, at every port.
+    set_host: Mapped[str | None] = mapped_column(SafeString(255))
     price_usd_h: Mapped[Decimal] = mapped_column(MicroUsd)
     storage_usd_h: Mapped[Decimal] = mapped_column(MicroUsd)
     #: What the cloud said last: its translated status and its own free text (hostile until escaped).

@@ -212,6 +212,8 @@ class OpenInstance(NamedTuple):
     status: str
     status_text: str
     machine_id: str | None
+    node_rank: int | None
+    set_host: str | None
     absent_at: list[str]
     ssh_host: str | None
     ssh_port: int | None

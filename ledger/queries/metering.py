@@ -26,6 +26,7 @@ class BilledInstance(NamedTuple):
     state: InstanceState
     cloud: str
     account: str
+    node_rank: int | None
     created_at: datetime
     ended_at: datetime | None
     price_usd_h: Decimal

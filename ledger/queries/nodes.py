@@ -90,19 +90,22 @@ async def node_contexts(tx: AsyncSession, instance_ids: Collection[str]) -> dict
 
 
 class StartupJob(NamedTuple):
-    """Hold what the plan of a start-up is made of. A `step` is that of the migration that the machine is for."""
+    """Hold what the plan of a start-up is made of. A `step` is that of its migration."""
 
     cloud: str
     job: JobRequest
     gpus: int
     step: MigrationStep | None
     saved_from: str | None
+    session_id: str
+    #: Machines of its set.
+    nodes: int
 
 
 async def startup_jobs(tx: AsyncSession, instance_ids: Collection[str]) -> dict[str, StartupJob]:
     """Return what is planned for each of these instances, for the plan of its start-up."""
     query = (
-        select(Instance.id, Instance.cloud, Request.job, Session.gpu_count, Migration.step, Migration.saved_from)
+        select(Instance.id, Instance.cloud, Request.job, Session.gpu_count, Migration.step, Migration.saved_from, Session.id, Session.nodes)
         .join(Session, Session.id == Instance.session_id)
         .join(Request, Request.id == Session.request_id)
         .outerjoin(Migration, Migration.request_id == Request.id)
@@ -145,13 +148,15 @@ class Suspect:
 async def suspects(tx: AsyncSession, silent_before: datetime, idle_before: datetime) -> list[Suspect]:
     """List running sessions to look at, by their agents' check-ins.
 
-    Those are: unresponsive or idle since before then, with a finished job, or with an announced early end.
+    Those are: unresponsive or idle since before then, with a finished job, or with an announced early end. The agent
+    on the first machine of a set speaks for the set.
     """
     rows: Any = await tx.execute(
         select(Session.id, Instance.id)
         .join(Instance, Instance.session_id == Session.id)
         .join(Node, Node.instance_id == Instance.id)
         .where(Session.state == SessionState.RUNNING, Instance.state == InstanceState.LIVE)
+        .where(func.coalesce(Instance.node_rank, 0) == 0)
         .where(
             or_(
                 Node.at <= silent_before,

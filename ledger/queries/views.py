@@ -93,6 +93,14 @@ class SessionView:
     shared_with: tuple[str, ...] = ()
     #: The newest migration that it is the source or the target of.
     migration: Migration | None = None
+    #: The other machines of its set, whose first one is `instance`, each with what is booked of it.
+    others: tuple[tuple[Instance, Booked], ...] = ()
+
+    @property
+    def price_usd_h(self) -> Decimal:
+        """Return what an hour of its machine costs, or of all machines of its set; 0 without one."""
+        machines = [one for one in (self.instance, *(row for row, _ in self.others)) if one is not None]
+        return sum((one.price_usd_h for one in machines), Decimal(0))
 
     @property
     def people(self) -> tuple[str, ...]:
@@ -224,10 +232,8 @@ async def _session_views(tx: AsyncSession, sessions: Sequence[Session]) -> list[
     ids = [s.id for s in sessions]
     request_ids = [s.request_id for s in sessions]
     requests = {r.id: r for r in await tx.scalars(select(Request).where(Request.id.in_(request_ids)))}
-    newest = {
-        i.session_id: i
-        for i in await tx.scalars(select(Instance).where(Instance.session_id.in_(ids)).order_by(Instance.n))
-    }
+    rows = (await tx.scalars(select(Instance).where(Instance.session_id.in_(ids)).order_by(Instance.n))).all()
+    newest = {i.session_id: i for i in rows if not i.node_rank}
     grants = {
         g.session_id: g
         for g in await tx.scalars(
@@ -245,10 +251,12 @@ async def _session_views(tx: AsyncSession, sessions: Sequence[Session]) -> list[
     moves = await migrations_of(tx, ids)
     found = []
     for s in sessions:
+        others = [one for one in rows if one.session_id == s.id and one.node_rank]
         row, grant, every = newest.get(s.id), grants.get(s.id), booked.get(s.id, {})
         total = sum((one.usd for one in every.values()), Decimal(0))
         mine = every.get(row.id, NOTHING) if row else NOTHING
-        own_usd = grant.total_cap_usd if grant else Decimal(0)
+        own_usd = grant.total_cap_usd * s.nodes if grant else Decimal(0)
+        together_usd = mine.usd + sum((every.get(one.id, NOTHING).usd for one in others), Decimal(0))
         found.append(
             SessionView(
                 session=s,
@@ -258,12 +266,13 @@ async def _session_views(tx: AsyncSession, sessions: Sequence[Session]) -> list[
                 accrued_usd=total,
                 accrued_until=max((one.until for one in every.values() if one.until), default=None),
                 booked=mine,
-                cap_usd=own_usd + longer.get(s.id, Decimal(0)) + total - mine.usd,
+                cap_usd=own_usd + longer.get(s.id, Decimal(0)) + total - together_usd,
                 node=agents.get(row.id) if row else None,
                 disk=disks.get(s.id),
                 unknown=unknown,
                 shared_with=shared.get(s.request_id, ()),
                 migration=moves.get(s.id),
+                others=tuple((one, every.get(one.id, NOTHING)) for one in others),
             )
         )
     return found

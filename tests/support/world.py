@@ -20,7 +20,7 @@ from bot.services.audit import invariants
 from bot.services.billing import metering, rollup
 from bot.services.checkpoints import resume
 from bot.services.grants.amendments import amended_terms
-from bot.services.instances import gpu_checks, operator_reminders, reconcile
+from bot.services.instances import gpu_checks, node_sets, operator_reminders, reconcile
 from bot.services.market import host_history
 from bot.services.market.catalog import Catalog
 from bot.services.nodes import key_writes
@@ -187,6 +187,7 @@ class World:
     async def tick(self, *, again: bool = False) -> int:
         """Do what the ticker does, once, and count it; `again` looks only at clouds where something boots or ends."""
         done = await work_off(self.ctx)
+        done += await node_sets.broken_sets_due(self.ctx)
         done += await metering.accrue_due(self.ctx)
         await rollup.roll_due(self.ctx)
         if not again:

@@ -18,6 +18,7 @@ class OptionOut(Out, offer_fields.RankedFields):
     """One offer of a request's quote. Approving it covers its price times the policy's tolerance."""
 
     country: offer_fields.Country = None
+    nodes: int = optional("How many machines it is, each with so many GPUs. Its amounts are those of all.", 1)
     spot: offer_fields.Spot
     price_usd_h: offer_fields.PricePerHour
     best_usd: offer_fields.BestUsd

@@ -208,6 +208,7 @@ class SessionOut(Out):
     shared_with_names: list[str] = optional("Their names; a reference where none is known.", [])
     gpu: GpuName
     gpu_count: GpuCount
+    nodes: int = optional("How many machines work as one set, each with so many GPUs. Prices are those of all.", 1)
     cloud: str | None = Field(description="The cloud's name.")
     price_usd_h: MaybePricePerHour
     now_usd_h: Decimal | None = optional(
@@ -246,6 +247,7 @@ class SessionOut(Out):
     ssh: Ssh | None = Field(
         description="How to connect; null while there is no machine, and for everybody but the owner."
     )
+    other_ssh: list[Ssh] = optional("How to connect to the other machines of its set, in the order of their ranks.", [])
 
 
 class ExtendIn(In):

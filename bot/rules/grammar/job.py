@@ -41,6 +41,11 @@ from providers.gpus.table import lookup
 #: Without a time, offers are compared by the cost of one hour.
 LOOK_HOURS: Final = Decimal(1)
 
+#: Why a set of machines needs its hours.
+ALONE_ESTIMATED: Final = (
+    "How long a run takes on several machines can't be estimated here. Say for how long, such as 6h."
+)
+
 #: Words that carry nothing, and makers' words that only mean something together with the next word.
 _FILLERS = frozenset(["gpu", "gpus", "with", "and", "or", "a", "an", "of", "in", "on", "from", "please"])
 #: Words that say everything without a value.
@@ -182,6 +187,9 @@ class Draft:
             yield "hours", f"{runs} budget=$500 alone asks which model that trains."
         if wrong := refused(self.said, plans=sub.name == "plan"):
             yield SERVED, wrong
+        looks = sub.name != "plan" and not sub.needs_hours and not work
+        if self.said.get("nodes", 1) > 1 and "hours" not in self.said and not looks:
+            yield "hours", ALONE_ESTIMATED
         if not sub.needs_hours:
             return
         serves = asks_for_server(self.said.get("install"), self.said.get("workload", ""))

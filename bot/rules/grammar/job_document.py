@@ -88,6 +88,11 @@ class JobDocument(_Strict):
         description="The job in one line of the /gpu language, to which other fields may add: 8xA100 6h max=$50.",
     )
     resources: Resources = Field(default=Resources(), description="Which GPUs, and how much disk.")
+    nodes: Said | None = Field(
+        default=None,
+        description="How many machines work as one set, at one cloud and in one region: 2 to 4, all of them or none.",
+        examples=["2"],
+    )
     candidates: Annotated[list[Text], Field(max_length=20)] = Field(
         default=[],
         description="Only these clouds, the first one that has an offer: each is used where those before it have none.",

@@ -106,6 +106,16 @@ def read_count(text: str, policy: Policy) -> Fields:
     return {"count_min": least, "count_max": most}
 
 
+def read_nodes(text: str, _policy: Policy) -> Fields:
+    """Read how many machines work as one set."""
+    count = int(text) if re.fullmatch(r"\d{1,4}", text) else None
+    if count is None:
+        raise BadWord(f"{show(text)} is not a number of machines; write nodes=2.")
+    if wrong := job_bounds.nodes(count):
+        raise BadWord(wrong.sentence)
+    return {"nodes": count}
+
+
 def hours_of(text: str, policy: Policy) -> Decimal:
     """Read hours from `6`, `6h`, `90m`, `1h30m` or `2d`; the bounds are the policy's. Raises `BadWord`."""
     total = duration(text)
@@ -282,6 +292,9 @@ def _as_is(key: str, value: str, doc: str, example: str, what: str, pattern: str
 WORDS: tuple[Word, ...] = (
     Word("gpu", "GPU[,GPU]", "Which GPUs would do.", "gpu=4090", read_gpus),
     Word("count", "N or N-M", "How many GPUs.", "count=2", read_count, ("gpus",)),
+    Word(
+        "nodes", "N", "How many machines work as one set, with so many GPUs each.", "nodes=2", read_nodes, ("machines",)
+    ),
     Word("hours", "TIME", "For how long.", "hours=3", read_hours, ("time", "duration")),
     Word(
         "memory", "SIZE", "Memory per GPU: 40GB exactly, 40GB+ at least.", "memory=40GB+", read_memory, ("mem", "vram")

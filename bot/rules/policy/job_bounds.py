@@ -16,6 +16,8 @@ SSH_PORT: Final = 22
 #: Hosts at Vast.ai may have few ports to give.
 MOST_PORTS: Final = 10
 MOST_SHARED: Final = 5
+#: Machines of one set.
+MOST_NODES: Final = 4
 
 
 class BoundsVerdict(NamedTuple):
@@ -34,6 +36,21 @@ def gpu_count(least: int, most: int, policy: Policy) -> BoundsVerdict | None:
     if most > policy.max_gpus:
         return BoundsVerdict(ReplyCode.GPU_COUNT, f"{most} GPUs are above the limit of {policy.max_gpus}.")
     return None
+
+
+def nodes(count: int) -> BoundsVerdict | None:
+    """Say what is wrong with the number of machines of a set."""
+    if not 1 <= count <= MOST_NODES:
+        return BoundsVerdict(ReplyCode.BAD_NODES, f"A set has 2 to {MOST_NODES} machines, and not {count}.")
+    return None
+
+
+def _gpus(job: JobRequest, policy: Policy) -> BoundsVerdict | None:
+    """Say what is wrong with the GPUs of all machines together."""
+    each = job.gpu
+    return gpu_count(each.count_min, each.count_max, policy) or (
+        gpu_count(each.count_min * job.nodes, each.count_max * job.nodes, policy)
+    )
 
 
 def money(amount_usd: Decimal) -> BoundsVerdict | None:
@@ -81,7 +98,8 @@ def check(job: JobRequest, policy: Policy) -> BoundsVerdict | None:
     """Return the first thing that is wrong with a job, from any source; its hours have a rule of their own."""
     amounts = (job.budget_cap_usd, job.max_price_usd_h)
     return (
-        gpu_count(job.gpu.count_min, job.gpu.count_max, policy)
+        nodes(job.nodes)
+        or _gpus(job, policy)
         or reason(job.reason, policy)
         or next(filter(None, (money(one) for one in amounts if one is not None)), None)
         or (reliability(job.min_reliability) if job.min_reliability is not None else None)

@@ -22,7 +22,12 @@ def what_is_requested(kind: RequestKind, job: JobRequest, parent_id: str | None)
 
 def title(job: JobRequest) -> str:
     """Describe the job in short, unescaped, for a header, a list or a plain text: `4× A100-80GB for 6 hours`."""
-    return f"{gpus(job.gpu)} for {hours(job.hours)}"
+    return f"{of_machines(job.nodes)}{gpus(job.gpu)} for {hours(job.hours)}"
+
+
+def of_machines(nodes: int) -> str:
+    """Write the number of machines of a set before the GPUs of each: `2 machines of `; "" for one machine."""
+    return f"{nodes} machines of " if nodes > 1 else ""
 
 
 def gpus(gpu: GpuConstraint) -> str:

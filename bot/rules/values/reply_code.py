@@ -11,6 +11,8 @@ class ReplyCode(Vocabulary):
     # Requests and what they ask for
     SUBMITTED = "submitted", "The request is stored. Its offers come next."
     GPU_COUNT = "gpu_count", "You asked for no GPU, or for more than the policy allows."
+    BAD_NODES = "bad_nodes", "A set has 2 to 4 machines, at a cloud whose machines reach each other."
+    SET_RUNS_WHOLE = "set_runs_whole", "A set of machines can't be stopped, started or restarted. It can be ended."
     BAD_AMOUNT = "bad_amount", "A limit must be an amount above zero, such as $50."
     BAD_RELIABILITY = "bad_reliability", "Reliability must lie between 0 and 1."
     BAD_WORD = "bad_word", "One word in the command is wrong. The sentence names it and shows an example."

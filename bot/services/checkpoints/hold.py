@@ -85,7 +85,8 @@ async def left_usd(ctx: Context, tx: Tx, row: Instance, now: datetime) -> Decima
     grant, before = await tx.get_one(GrantRow, row.grant_id), await booked(tx, row)
     disk = next(iter(await open_disks(tx, [row.session_id])), None)
     used = before.usd + running_usd(row, before, now, rule_of(ctx, row), disk)
-    return grant.total_cap_usd + await extension_cap(tx, row.session_id) - used
+    nodes = (await tx.get_one(Session, row.session_id)).nodes
+    return grant.total_cap_usd + money.share(await extension_cap(tx, row.session_id), nodes) - used
 
 
 async def latest_hold_end(ctx: Context, tx: Tx, row: Instance, now: datetime, able: Capabilities) -> datetime:

@@ -87,7 +87,7 @@ def shown(options: Sequence[Option]) -> Shown:
 
 def shown_in_advance(job: JobRequest, total_usd: Decimal | None) -> Shown:
     """Return what the limits of a waiting request let it show: the most that they allow, for each of its GPUs."""
-    about: dict[str, Any] = {"gpu_count": job.gpu.count_max}
+    about: dict[str, Any] = {"gpu_count": job.gpu.count_max, "nodes": job.nodes}
     return [(total_usd or Decimal(0), {**about, "gpu": name}) for name in job.gpu.names or ("",)]
 
 
@@ -96,12 +96,17 @@ def _fixed(policy: Policy, job: JobRequest, options: Shown, asker: str) -> Appro
     spend = Weighed(
         max((worst_usd for worst_usd, _ in options), default=Decimal(0)),
         job.already_hours + job.hours,
-        max((int(offer.get("gpu_count", 0)) for _, offer in options), default=job.gpu.count_min),
+        max((_gpus(offer) for _, offer in options), default=job.gpu.count_min * job.nodes),
         frozenset(str(offer.get("gpu", "")) for _, offer in options) or frozenset(job.gpu.names),
         teams_of(policy, Actor.from_ref(asker)),
     )
     tier = tiers.tier_of(policy.approval_tiers, spend)
     return ApproverGroup(tier, tiers.because(tier, spend) if tier else "")
+
+
+def _gpus(offer: Mapping[str, Any]) -> int:
+    """Return the GPUs of an offer, on all machines of a set."""
+    return int(offer.get("gpu_count", 0)) * int(offer.get("nodes", 1))
 
 
 def teams_of(policy: Policy, person: Actor) -> frozenset[str]:

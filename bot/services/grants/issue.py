@@ -1,4 +1,4 @@
-"""Issue the spend authority of an approval in its own transaction: a grant, a session and one intent."""
+"""Issue the spend authority of an approval in its own transaction: a session, and a grant and an intent per machine."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 from bot.rules.checkpoints.verification import reserved_usd
+from bot.rules.market.node_sets import of_one
 from bot.rules.values.labels import human_part, instance_name
 from bot.services.grants import amendments, reservations
-from bot.services.market.codec import estimate_from_json, offer_from_json
+from bot.services.market.codec import estimate_from_json, offer_from_json, offer_to_json
 from bot.services.runtime.context import Context
 from ledger.core import Tx, amend, record
+from ledger.kernel import money
 from ledger.kernel.actor import Actor
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.grant import GrantKind
@@ -24,13 +26,18 @@ from providers.contract import GPU_MAX
 async def grant_create(
     ctx: Context, tx: Tx, request: Request, approval: Approval, option: Option, now: datetime
 ) -> None:
-    """Turn an approval into the authority for one create: reserve its cap and write the intent that uses it."""
+    """Turn an approval into the authority for its creates: reserve its cap, and write the intent that uses it.
+
+    Each machine of a set has a create of its own, and an equal share of the cap. All of them are in this transaction.
+    """
     session = await _session(ctx, tx, request, approval, option, now)
-    grant = await _grant(ctx, tx, request, approval, session.id, now)
-    await reservations.reserve(tx, grant, now)
-    # A shortened time costs less for the run, while the checkpoint hold keeps its full reservation.
-    run_usd, _ = amendments.amounts(request, option, Decimal(grant.hours))
-    await intend(ctx, tx, request, session.id, grant, option, now, run_usd)
+    for rank in range(session.nodes):
+        grant = await _grant(ctx, tx, request, approval, session, now)
+        await reservations.reserve(tx, grant, now)
+        # A shortened time costs less for the run, while the checkpoint hold keeps its full reservation.
+        run_usd, _ = amendments.amounts(request, option, Decimal(grant.hours))
+        node_rank = rank if session.nodes > 1 else None
+        await intend(ctx, tx, request, session.id, grant, option, now, run_usd, node_rank)
 
 
 async def _session(
@@ -51,9 +58,11 @@ async def _session(
         hours=hours,
         created_at=now,
         label=request.job.label or ctx.policy.project,
-        replacements_left=ctx.policy.replacements if ctx.policy.failover else 0,
+        # A set has no replacements: it runs whole, or it ends.
+        replacements_left=ctx.policy.replacements if ctx.policy.failover and offer.nodes == 1 else 0,
         gpu=offer.gpu[:GPU_MAX],
         gpu_count=offer.gpu_count,
+        nodes=offer.nodes,
     )
     tx.add(session)
     await tx.flush()
@@ -61,7 +70,7 @@ async def _session(
 
 
 async def _grant(
-    ctx: Context, tx: Tx, request: Request, approval: Approval, session_id: str, now: datetime
+    ctx: Context, tx: Tx, request: Request, approval: Approval, session: Session, now: datetime
 ) -> GrantRow:
     if approval.price_cap_usd_h is None or approval.total_cap_usd is None:
         raise ValueError(f"approval {approval.id} covers no amount")
@@ -70,9 +79,9 @@ async def _grant(
         GrantKind.CREATE,
         request_id=request.id,
         approval_id=approval.id,
-        session_id=session_id,
-        price_cap_usd_h=approval.price_cap_usd_h,
-        total_cap_usd=approval.total_cap_usd,
+        session_id=session.id,
+        price_cap_usd_h=money.share(approval.price_cap_usd_h, session.nodes),
+        total_cap_usd=money.share(approval.total_cap_usd, session.nodes),
         hours=approval.hours or str(request.job.hours),
         until=now + timedelta(seconds=ctx.policy.request_ttl_s),
         now=now,
@@ -88,14 +97,17 @@ async def intend(
     option: Option,
     now: datetime,
     run_usd: Decimal | None = None,
+    node_rank: int | None = None,
 ) -> Instance:
     """Write the intent of one create call; its label is fixed before anything is sent.
 
-    `run_usd` is what is still to be paid for the run, where it is less than the option's expected total.
+    `run_usd` is what is still to be paid for the run, where it is less than the option's expected total. The option of
+    a set is about all of its machines, and `node_rank` is the place of this one.
     """
     costs = estimate_from_json(option.estimate)
     run_usd = option.expected_usd if run_usd is None else min(option.expected_usd, run_usd)
-    offer = offer_from_json(option.offer)
+    together = offer_from_json(option.offer)
+    offer, nodes = of_one(together), together.nodes
     provider = ctx.providers[option.cloud]
     job = request.job
     _, n = await next_numbers(tx, request.id, GrantKind.CREATE)
@@ -114,12 +126,13 @@ async def intend(
         account=provider.account,
         label=label,
         name=instance_name(human, label, capabilities.name_max, capabilities.name_extra_chars),
-        offer=option.offer,
+        offer=option.offer if nodes == 1 else offer_to_json(offer),
         created_at=now,
         machine_id=offer.machine_id,
-        price_usd_h=option.price_usd_h,
+        node_rank=node_rank,
+        price_usd_h=money.share(option.price_usd_h, nodes),
         storage_usd_h=offer.storage_usd_h,
-        hold_usd=reserved_usd(costs.hold_usd, grant.total_cap_usd, run_usd),
+        hold_usd=reserved_usd(money.share(costs.hold_usd, nodes), grant.total_cap_usd, money.share(run_usd, nodes)),
         hold_s=int(costs.hold_hours * 3600),
         due_at=now,
     )

@@ -31,9 +31,12 @@ async def reopen_request(tx: Tx, request_id: str, sentence: str, now: datetime) 
     """Void the approval of a request that no longer covers what can be bought, and quote the request again.
 
     `sentence` says why and stays on the message until the next decision. The session waits in QUEUED. Every machine
-    that was rented for it, or may have been, counts as failed and is never offered for this request again.
+    that was rented for it, or may have been, counts as failed and is never offered for this request again. A set of
+    machines is not reopened: its other machines may run, and it ends (`node_sets`).
     """
     request, session = await tx.get_one(Request, request_id), await session_of(tx, request_id)
+    if session is not None and session.nodes > 1:
+        return
     rented = await instances_of_session(tx, session.id) if session else []
     failed = [row.machine_id for row in rented if row.machine_id and row.state is not InstanceState.REJECTED]
     machines = list(dict.fromkeys([*request.failed_machines, *failed]))

@@ -24,8 +24,13 @@ NEVER_REPLACED = frozenset({EndReason.BILLED_ABOVE_CAP})
 
 
 async def try_next(ctx: Context, tx: Tx, grant_id: str, sentence: str, now: datetime) -> None:
-    """Fail over after a refusal: launch the next covered option under the same grant, or reopen the request."""
+    """Fail over after a refusal: launch the next covered option under the same grant, or reopen the request.
+
+    A machine of a set has no other option alone; `node_sets` ends its set.
+    """
     grant = await tx.get_one(GrantRow, grant_id)
+    if grant.session_id is not None and (await tx.get_one(Session, grant.session_id)).nodes > 1:
+        return
     request = await tx.get_one(Request, grant.request_id, populate_existing=True)
     option, why = await _choose(ctx, tx, grant, request)
     if option is None:

@@ -36,6 +36,7 @@ from ledger.kernel.grant import Grant, GrantKind
 from ledger.kernel.job import JobRequest
 from ledger.kernel.states import GrantState, InstanceState, SessionState
 from ledger.models import GrantRow, Instance, Request, Session
+from ledger.queries.node_sets import is_whole
 from providers.capabilities import Capabilities
 from providers.contract import InstanceSpec, Offer, Provider
 from providers.errors import NotSent, OutcomeUnknown, ProviderError, RateLimited
@@ -365,6 +366,8 @@ async def may_send(ctx: Context, tx: Tx, held: Claim, grant_id: str, session_id:
     session = await tx.get_one(Session, session_id, populate_existing=True)
     if session.state is SessionState.TERMINATING:
         raise StaleMove(session.id, str(session.state), str(SessionState.PROVISIONING))
+    if not await is_whole(tx, session):
+        return False  # Another machine of its set has failed; `node_sets` ends the set.
     if grant.kind == GrantKind.REPLACE and session.deadline is not None and now >= session.deadline:
         # A replacement has the end of the instance it replaces; the expiration of the session enforces it.
         await reservations.withdraw_ready(tx, session_id, "Its approved time ended.", now, SYSTEM)

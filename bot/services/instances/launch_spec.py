@@ -52,6 +52,7 @@ def order(
         onstart=onstart,
         bid_usd_h=bid,
         min_cuda=least_cuda(job, policy, offer.cloud),
+        in_set=instance.node_rank is not None,
         ports=tuple(map(Port.read, job.ports)) if able.ports is PortAccess.PUBLIC else (),
     )
 

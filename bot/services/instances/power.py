@@ -108,6 +108,9 @@ async def give(
     rows = await instances_of_session(tx, session.id)
     row = rows[-1] if rows else None
     provider = ctx.providers.get(row.cloud) if row else None
+    if session.nodes > 1:
+        said = f"A set of {session.nodes} machines runs whole until its end, so it can't {which}."
+        return refuse(ReplyCode.SET_RUNS_WHOLE, said, data)
     if row is None or provider is None:
         return refuse(ReplyCode.CLOUD_GONE, "Its cloud is not set up here, so it can't be controlled.", data)
     facts = model.load(row.cloud)
@@ -318,6 +321,8 @@ async def _started(tx: Tx, row: Instance, now: datetime) -> None:
 
 def cannot_pause(ctx: Context, row: Billable) -> str:
     """Return why a stop would not help at that cloud; empty where it does."""
+    if row.node_rank is not None:
+        return "a set of machines runs whole"
     provider = ctx.providers.get(row.cloud)
     if provider is None:
         return "its cloud is not set up here"

@@ -17,7 +17,7 @@ from bot.services.nodes.host_keys import note_key, reported_key
 from bot.services.notifications import ready_message
 from bot.services.people import direct_messages
 from bot.services.runtime.context import Context
-from ledger.core import StaleMove, Tx, amend, announce, move
+from ledger.core import StaleMove, Tx, amend, announce, lock_family, move
 from ledger.kernel.actor import SYSTEM
 from ledger.kernel.end_reason import EndReason
 from ledger.kernel.event_kind import EventKind
@@ -25,6 +25,7 @@ from ledger.kernel.states import GrantState, InstanceState, NotificationKind, Se
 from ledger.models import GrantRow, Instance, Session
 from ledger.queries.journal import latest_events
 from ledger.queries.lookups import open_starts
+from ledger.queries.node_sets import is_ready
 from ledger.queries.nodes import node_of
 from providers.contract import InstanceStatus, ObservedInstance
 
@@ -50,6 +51,8 @@ async def boot(ctx: Context, instance_id: str, item: ObservedInstance) -> bool:
         row = await tx.get_one(Instance, instance_id)
         if row.state is not InstanceState.LIVE or row.reachable_at is not None:
             return False
+        # A machine of a set is of no use before the others can reach it.
+        reached = reached and (row.node_rank is None or row.set_host is not None)
         # An instance that was ready before was started again: its disk is worth more than the wait, so people decide.
         again = (await tx.get_one(Session, row.session_id)).ready_at is not None
         logs_in = row.login_key is not None and ctx.policy.validate_login and not again
@@ -106,14 +109,21 @@ def overdue(ctx: Context, row: Instance, now: datetime) -> str | None:
 
 
 async def make_ready(ctx: Context, tx: Tx, row: Instance, now: datetime) -> None:
-    """Record that an instance is ready: its session runs, and its GPU is billed from now at the latest."""
+    """Record that an instance is ready: its session runs, and its GPU is billed from now at the latest.
+
+    The session of a set runs when all of its machines are ready.
+    """
+    if row.node_rank is not None:  # Two machines that become ready at once must see each other.
+        await lock_family(tx, Session, row.session_id)
     await amend(tx, Instance, row.id, reachable_at=now, billing_from=row.billing_from or now)
     if row.wanted == PowerAction.START:  # It runs, so nothing is left to order.
         await amend(tx, Instance, row.id, wanted=None, wanted_at=None, due_at=None)
         for grant in await open_starts(tx, row.session_id):
             await move(tx, GrantRow, grant.id, GrantState.USED, now, SYSTEM)
-    session = await tx.get_one(Session, row.session_id)
+    session = await tx.get_one(Session, row.session_id, populate_existing=True)
     before = session.ready_at
+    if not await is_ready(tx, session):
+        return
     if session.state in (SessionState.PROVISIONING, SessionState.STOPPED):
         try:
             await move(tx, Session, session.id, SessionState.RUNNING, now, SYSTEM, values={"ready_at": now})

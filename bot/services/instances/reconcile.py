@@ -290,6 +290,8 @@ def _changes(row: Open, item: ObservedInstance, rule: BillingRule, at: datetime)
         "machine_id": item.machine_id or row.machine_id,
         "absent_at": [],
     }
+    if row.node_rank is not None and item.set_host is not None:
+        seen["set_host"] = item.set_host
     if item.ssh is not None:
         seen |= {"ssh_host": item.ssh.host, "ssh_port": item.ssh.port, "ssh_user": item.ssh.user}
         seen["ports"] = {str(one.number): one.address for one in item.ports} or None

@@ -61,6 +61,7 @@ async def adopt(ctx: Context, tx: Tx, instance_id: str, seen: ObservedInstance, 
             "ref": seen.ref,
             "live_at": now,
             "machine_id": seen.machine_id or row.machine_id,
+            "set_host": seen.set_host,
             "status": str(seen.status),
             "status_text": seen.status_text,
             "billing_from": billed_from(seen, sent_at, capabilities, now),
@@ -83,8 +84,8 @@ async def approved_end(
     ctx: Context, tx: Tx, session: Session, row: Instance, grant: GrantRow, sent_at: datetime, price_usd_h: Decimal
 ) -> datetime:
     """Return the approved end of an instance whose create is sent at `sent_at`, at this price."""
-    # A replacement runs until the end that was approved for its predecessor.
-    kept = session.deadline if grant.kind == GrantKind.REPLACE else None
+    # A replacement runs until the end that was approved for its predecessor, and a set until that of its first machine.
+    kept = session.deadline if grant.kind == GrantKind.REPLACE or session.nodes > 1 else None
     end = kept or later(sent_at, Decimal(session.hours))
     return await paid_until(ctx, tx, row, grant, price_usd_h, end, sent_at)
 
@@ -127,11 +128,13 @@ async def paid_until(
     """Return `end`, or an earlier time if the approved amounts pay for less at this rate.
 
     What is reserved for a checkpoint hold is not spent on the time before it; time at another rate cost that rate.
+    Each machine of a set has its share of what extensions added.
     """
     if price_usd_h <= 0:
         return end
     kept_usd = set_aside_usd(Reserved.of(row.hold_usd, row.hold_s).usd, price_usd_h, grant.price_cap_usd_h)
-    cap_usd = grant.total_cap_usd + await extension_cap(tx, row.session_id) - kept_usd
+    nodes = (await tx.get_one(Session, row.session_id)).nodes
+    cap_usd = grant.total_cap_usd + money.share(await extension_cap(tx, row.session_id), nodes) - kept_usd
     cap_usd -= before_now(row, await booked(tx, row), price_usd_h)
     since = sent_at or row.sent_at or row.created_at
     return min(end, since + timedelta(seconds=paid_s(cap_usd, price_usd_h, rule_of(ctx, row), LONGEST_S)))
@@ -203,7 +206,10 @@ async def _unstated(tx: Tx, row: Instance, ended_at: datetime) -> tuple[str, str
 
 
 async def settle(ctx: Context, tx: Tx, session_id: str, now: datetime) -> None:
-    """Settle a session without open instances: end it, replace what failed, or reopen the request."""
+    """Settle a session without open instances: end it, replace what failed, or reopen the request.
+
+    A set that lacks a machine is ended before (`node_sets`).
+    """
     session = await tx.get_one(Session, session_id, populate_existing=True)
     if await open_instances_of_session(tx, session_id):
         return
@@ -223,13 +229,14 @@ async def settle(ctx: Context, tx: Tx, session_id: str, now: datetime) -> None:
         await end_of_session.refresh(tx, session, now)
         await reopen.close_extensions(tx, session.request_id, last.outcome, now, SYSTEM)
         await _terminated(tx, session, now, last.outcome_code, last.outcome)
-    elif session.state is SessionState.PROVISIONING:
+    elif session.state is SessionState.PROVISIONING and session.nodes == 1:
         await _replace_or_ask(ctx, tx, session, longer_usd, now)
 
 
 async def _needs_machine(tx: Tx, session: Session, now: datetime) -> bool:
     """Whether a running session needs another machine: its approved time is left, and its job continues there."""
-    if session.state is not SessionState.RUNNING or session.deadline is None or now >= session.deadline:
+    is_alone = session.nodes == 1
+    if not is_alone or session.state is not SessionState.RUNNING or session.deadline is None or now >= session.deadline:
         return False
     if await is_taken_over(tx, session.id):
         return False

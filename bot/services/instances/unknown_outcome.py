@@ -87,12 +87,13 @@ def _patience_over(ctx: Context, provider: Provider, instance: Instance, now: da
 async def give_up(ctx: Context, tx: Tx, instance: Instance, now: datetime) -> None:
     """Close a create that was not found for W as a tombstone, and reopen the request.
 
-    The approval is used up; a person decides whether to try again.
+    The approval is used up; a person decides whether to try again. A set of which it is one machine ends.
     """
     sentence = (
         f"{instance.cloud} never confirmed the launch, and no instance was found. If one appears later, it is "
-        "terminated. Approve again?"
+        "terminated."
     )
+    sentence += "" if instance.node_rank is not None else " Approve again?"
     values = {"outcome": sentence, "outcome_code": OutcomeUnknown.code, "ended_at": now}
     await move(tx, Instance, instance.id, InstanceState.TOMBSTONE, now, SYSTEM, sentence, values=values)
     session = await tx.get_one(Session, instance.session_id, populate_existing=True)

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from bot.rules.grammar.market_words import SortKey
+from bot.rules.market import node_sets
 from bot.rules.market.disk import disk_gb
 from bot.rules.market.filters import Excluded, least_cuda
 from bot.rules.market.listing import OfferRow, listed, unknown_places
@@ -178,13 +179,15 @@ class Catalog:
         each account is checked meanwhile, and a cloud that fails the check has no offers. Each offer is `observed`: it
         has the record of own sessions on its host.
         """
-        wanted = [name for name in self._providers if not job.candidates or name in job.candidates]
+        named = [name for name in self._providers if not job.candidates or name in job.candidates]
+        alone = {name: self._alone(name, job.nodes) for name in named}
+        wanted = [name for name in named if not alone[name]]
         spot = {SpotPolicy.NO: False, SpotPolicy.YES: True, SpotPolicy.ANY: None}[job.spot]
         least = {name: least_cuda(job, policy, name) if policy is not None else None for name in wanted}
         keys = [(name, replace(job.gpu, cuda_min=least[name]), disk_gb, spot) for name in wanted]
         asked = asyncio.gather(*(self._ask(key, fresh=fresh) for key in keys))
         checked = asyncio.gather(*(self.checks.check(name) for name in wanted if to_buy))
-        results = [self._without_spot(answer, offers, job) for answer, offers in await asked]
+        results = [self._linked(*self._without_spot(answer, offers, job), job.nodes) for answer, offers in await asked]
         balances: dict[str, Balance | None] = {}
         bad: dict[str, str] = {}
         for one in await checked:
@@ -197,10 +200,24 @@ class Catalog:
             else (answer, offers)
             for answer, offers in results
         ]
-        answers = [*(answer for answer, _ in results), *self._not_set_up(job.candidates)]
+        at = self._clock.now()
+        singles = (CloudAnswer(name, True, 0, at, said) for name, said in alone.items() if said)
+        answers = [*(answer for answer, _ in results), *singles, *self._not_set_up(job.candidates)]
         found = tuple(offer for _, offers in results for offer in offers)
         records = await self._read_hosts() if observed else {}
         return MarketAnswer(_with_records(found, records), tuple(answers), balances)
+
+    def _alone(self, cloud: str, nodes: int) -> str:
+        """Say why a cloud rents out no set of so many machines; "" where it may."""
+        return node_sets.refused(cloud, self._providers[cloud].capabilities.single_node, nodes)
+
+    def _linked(self, answer: CloudAnswer, offers: tuple[Offer, ...], nodes: int) -> _Answered:
+        """Return the offers as sets of so many machines: only those whose machines reach each other."""
+        if nodes == 1:
+            return answer, offers
+        found = tuple(node_sets.as_set(one, nodes) for one in offers if one.linked)
+        said = node_sets.without_links(answer.cloud, nodes) if offers and not found else answer.sentence
+        return replace(answer, count=len(found), sentence=said), found
 
     def _without_spot(self, answer: CloudAnswer, offers: tuple[Offer, ...], job: JobRequest) -> _Answered:
         """Say of a cloud that somebody named for a spot GPU, or that stopped renting them out, which others do."""

@@ -57,7 +57,8 @@ async def is_job_over(tx: Tx, session: Session) -> bool:
 
 
 async def _reported(tx: Tx, session: Session) -> NodeStatus | None:
-    """Return what the newest machine's agent reported; None where it has none."""
+    """Return what the agent on the newest machine reported, on the first of a set; None where it has none."""
     rows = await instances_of_session(tx, session.id)
-    node = await node_of(tx, rows[-1].id) if rows else None
+    first = next((row for row in reversed(rows) if not row.node_rank), None)
+    node = await node_of(tx, first.id) if first is not None else None
     return node_status(node) if node is not None else None

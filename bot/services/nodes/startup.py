@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -11,6 +11,7 @@ from bot.rules.nodes.checkins import NodeStatus
 from bot.rules.nodes.machine_logs import shown
 from bot.rules.nodes.machine_report import MachineReport
 from bot.rules.nodes.model_server import SERVE
+from bot.rules.nodes.set_environment import set_environment
 from bot.rules.nodes.startup_plan import PlannedQueue, plan_startup
 from bot.rules.policy.policy import Policy
 from bot.rules.values.command_text import cli_command
@@ -20,7 +21,8 @@ from ledger.core import Tx
 from ledger.models import Instance, Request, ResumePoint, Session
 from ledger.queries.jobs.command_results import NO_RESULTS, earlier_results
 from ledger.queries.jobs.resume_points import resume_states
-from ledger.queries.nodes import startup_jobs
+from ledger.queries.node_sets import SetMember, members
+from ledger.queries.nodes import StartupJob, startup_jobs
 from providers.profiles import model
 
 #: How much of a log the message of a failure quotes.
@@ -30,23 +32,37 @@ STARTS_ANEW = ResumePoint()
 
 
 async def plans(tx: Tx, instance_ids: Collection[str]) -> dict[str, dict[str, Any]]:
-    """Return the plan of each instance as its agent reads it; an empty one where nothing is to be done."""
+    """Return the plan of each instance as its agent reads it; an empty one where nothing is to be done.
+
+    A machine of a set has none until all of them are ready: only then each is told where the others are.
+    """
     found: dict[str, dict[str, Any]] = {}
     jobs = await startup_jobs(tx, instance_ids) if instance_ids else {}
     points = await resume_states(tx, [key for key, one in jobs.items() if one.job.checkpoint is not None])
     earlier = await earlier_results(tx, [key for key, one in jobs.items() if one.job.queue])
+    sets = await members(tx, {one.session_id for one in jobs.values() if one.nodes > 1})
     for instance_id, one in jobs.items():
-        job = one.job
-        if points.get(instance_id, STARTS_ANEW) is None:
-            continue  # Its checkpoint is being looked for, so its agent asks again.
+        job, places = one.job, _places(instance_id, one, sets.get(one.session_id, ()))
+        if points.get(instance_id, STARTS_ANEW) is None or places is None:
+            continue  # Its checkpoint, or a machine of its set, is being waited for, so its agent asks again.
         moved = resume_of(one.step, one.saved_from or "")
         resume = {**(moved.variables if moved else {}), **_resume_variables(points.get(instance_id))}
         before = earlier.get(instance_id, NO_RESULTS)
         queue = PlannedQueue.of(job.queue, one.gpus, before.numbers, before.failed) if job.queue else None
-        places = model.load(one.cloud).overrides.environment
         plan = plan_startup(instance_id, job, places, queue, resume, waits=moved is not None and not moved.place)
         found[instance_id] = plan.to_json() if plan is not None else {}
     return found
+
+
+def _places(instance_id: str, one: StartupJob, together: Sequence[SetMember]) -> Mapping[str, str] | None:
+    """Return the variables of a machine's places, with those of its set; None until its whole set is ready."""
+    places = model.load(one.cloud).overrides.environment
+    if one.nodes == 1:
+        return places
+    rank = next((machine.rank for machine in together if machine.instance_id == instance_id), None)
+    if rank is None or len(together) != one.nodes:
+        return None
+    return {**places, **set_environment(rank, [machine.host for machine in together])}
 
 
 def _resume_variables(point: ResumePoint | None) -> dict[str, str]:

@@ -38,7 +38,7 @@ def agent_view(view: SessionView, now: datetime) -> AgentView:
         return AgentView(line)
     started = startup_line(found.machine.steps, view.request.job.install) if found.machine is not None else ""
     age_s = max(int((now - found.at).total_seconds()), 0)
-    ahead = progress(found, view.instance.price_usd_h if view.instance else Decimal(0), now)
+    ahead = progress(found, view.price_usd_h, now)
     if ahead is None:
         return AgentView(line, found, age_s, startup=started)
     line = f"{line} At this speed it is done {ahead.eta:%Y-%m-%d %H:%M} UTC, for {usd(ahead.cost_to_finish_usd)} more."

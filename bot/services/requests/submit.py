@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 from bot.rules.approvals.approvers import Deed
+from bot.rules.market import node_sets
 from bot.rules.market import waiting as waiting_rules
 from bot.rules.market.disk import disk_gb
 from bot.rules.policy import consumers, job_bounds, model_profiles
@@ -178,6 +179,9 @@ def _refuse(policy: Policy, job: JobRequest, able: Mapping[str, Capabilities]) -
         return refuse(ReplyCode.AGENT_MISSING, sentence)
     if wrong := job_bounds.check(job, policy):
         return refuse(*wrong)
+    alone = [node_sets.refused(name, able[name].single_node, job.nodes) for name in named or able]
+    if all(alone):
+        return refuse(ReplyCode.BAD_NODES, " ".join(alone))
     try:  # Words are checked when they are read; a repeated job was read under an earlier policy.
         model_profiles.check_job(job, policy.instance_profiles)
     except model_profiles.NotInProfile as error:

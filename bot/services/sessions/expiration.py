@@ -60,13 +60,15 @@ async def why_it_ends(ctx: Context, tx: Tx, session: Session, *, ahead: bool = F
 
     `ahead`: the sentence is for a warning before the end.
     """
-    last = (await instances_of_session(tx, session.id))[-1]
+    rows = await instances_of_session(tx, session.id)
+    # The hours of a set count from its first create.
+    last = rows[-1] if session.nodes == 1 else min(rows, key=lambda row: row.sent_at or row.created_at)
     ran = (session.deadline or last.created_at) - (last.sent_at or last.created_at)
     grant = await tx.get_one(GrantRow, last.grant_id)
     hours = Decimal(session.hours)
     by_amount = grant.kind == GrantKind.CREATE and ran < timedelta(hours=float(hours)) - GRACE
     unconfirmed = await open_overspend_request(tx, session.request_id) is not None
-    spent = usd(grant.total_cap_usd + await extension_cap(tx, session.id)) if by_amount else ""
+    spent = usd(grant.total_cap_usd * session.nodes + await extension_cap(tx, session.id)) if by_amount else ""
     return ended_by(hours, ctx.policy, spent=spent, unconfirmed=unconfirmed, ahead=ahead)
 
 

@@ -116,7 +116,15 @@ async def _approved_until(ctx: Context, tx: Tx, session: Session, row: Instance,
     """Return until when the session may run under its current approvals."""
     began_at = await billed_since(tx, session.id) or session.created_at
     end = max(deadline, extension.later(began_at, Decimal(session.hours)))
-    return await paid_until(ctx, tx, row, await tx.get_one(GrantRow, row.grant_id), row.price_usd_h, end)
+    return await _paid(ctx, tx, row, end)
+
+
+async def _paid(ctx: Context, tx: Tx, row: Instance, end: datetime) -> datetime:
+    """Return `end`, or until when the amounts pay for this machine, and for every other one of its set."""
+    rows = [row] if row.node_rank is None else await instances_of_session(tx, row.session_id)
+    for one in rows:
+        end = await paid_until(ctx, tx, one, await tx.get_one(GrantRow, one.grant_id), one.price_usd_h, end)
+    return end
 
 
 async def _keep(tx: Tx, session: Session, command: Extend, deadline: datetime, now: datetime) -> Reply:
@@ -158,7 +166,8 @@ async def _ask(ctx: Context, tx: Tx, session: Session, row: Instance, command: E
     job = replace(job, hours=command.hours, already_hours=already)
     # A stopped instance costs only its disk.
     stopped = row.checkpoint_step == CheckpointStep.HELD and row.status == "stopped"
-    price_usd_h = hold.disk_rate(row) if stopped else row.price_usd_h
+    every = [row] if row.node_rank is None else await instances_of_session(tx, session.id)
+    price_usd_h = sum(((hold.disk_rate(one) if stopped else one.price_usd_h) for one in every), Decimal(0))
     costs = extension.estimate(price_usd_h, command.hours, ctx.policy)
     by_people = replace(ctx.policy, auto_approve_below_usd=None)
     mandate = await approvers.fresh(tx, ctx.policy, parent.requester, job, [(costs.worst_usd, row.offer)])
@@ -187,7 +196,8 @@ async def _ask(ctx: Context, tx: Tx, session: Session, row: Instance, command: E
     tx.add(asked)
     await tx.flush()
     record(tx, now, command.decider.actor, asked.id, EventKind.REQUEST_MADE, after=asked.state)
-    await offer_again(tx, asked, row, costs, "the machine that runs now", now)
+    which = "the machine that runs now" if len(every) == 1 else "the machines that run now"
+    await offer_again(tx, asked, row, costs, which, now, nodes=len(every), price_usd_h=price_usd_h)
     await request_message.show_again(tx, asked, now)
     await end_of_session.refresh(tx, session, now)
     return _asked(asked, end)
@@ -227,7 +237,7 @@ async def grant(ctx: Context, tx: Tx, request: Request, approval: Approval, sess
         await amend(tx, Session, session.id, hours=f"{total.normalize():f}")
         # Where the amount ends the session early, the new amount pays for the new hours and not for the old ones.
         end = extension.later(session.deadline, hours)
-        end = await paid_until(ctx, tx, row, await tx.get_one(GrantRow, row.grant_id), row.price_usd_h, end)
+        end = await _paid(ctx, tx, row, end)
         await ends_at(tx, session, end, now)
     less = amendments.amendment_summary(request, approval)
     more = f"{say_hours(hours)} more{f' ({less})' if less else ''}"

@@ -243,7 +243,7 @@ async def _ask(
 ) -> None:
     session = await tx.get_one(Session, one.session_id, populate_existing=True)
     parent = await tx.get_one(Request, one.request_id)
-    row = (await instances_of_session(tx, session.id))[-1]
+    row = one.row
     figure = money.cents_even(overspend.projected(forecast, now))
     by_people = replace(ctx.policy, auto_approve_below_usd=None)
     mandate = await approvers.fresh(tx, ctx.policy, parent.requester, parent.job, [(figure, row.offer)])
@@ -382,10 +382,13 @@ async def rejected(ctx: Context, tx: Tx, request: Request, session: Session, act
 
     Its agent gets its time to save. A rejected total inside the approved rate pauses the session in the next pass.
     """
-    row = next(iter(reversed(await instances_of_session(tx, session.id))), None)
+    (asked,) = (await shown_options(tx, [request.id]))[request.id]
+    rows = await instances_of_session(tx, session.id)
+    # Of a set it is the machine that was asked about; its end is the end of its set.
+    about = [one for one in rows if one.node_rank is None or one.price_usd_h == asked.price_usd_h]
+    row = about[-1] if about else None
     if row is None or row.state not in power.SWITCHABLE:
         return
-    (asked,) = (await shown_options(tx, [request.id]))[request.id]
     approved = await approved_rate(tx, row)
     if billed_rate(asked.price_usd_h, approved.usd_h).allowed:
         return

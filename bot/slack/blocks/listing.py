@@ -15,6 +15,7 @@ from bot.services.runtime import recovery_mode
 from bot.services.sessions.service import Overview
 from bot.slack.blocks.elements import Block, Message, clip, code, context, dollars, person, safe, section, when
 from bot.slack.blocks.progress import ran_for
+from bot.slack.blocks.session.session_ready_and_ended import what
 from ledger.kernel.end_reason import END_LABELS
 from ledger.kernel.ids import short_id
 from ledger.models import Request
@@ -62,7 +63,7 @@ def _rate_usd_h(view: SessionView) -> Decimal:
     """Return what a session costs per hour now: nothing without a machine, its disk alone while that is stopped."""
     if view.disk is not None:
         return view.disk.price_usd_h
-    return view.instance.price_usd_h if view.instance is not None else Decimal(0)
+    return view.price_usd_h
 
 
 def history(
@@ -80,7 +81,7 @@ def history(
 
 def _past_line(view: SessionView, cost_usd: Decimal, *, everybody: bool) -> str:
     session, row = view.session, view.instance
-    parts = [f"{code(session.short_id)} {session.gpu_count}× {safe(session.gpu, 40) or 'GPU'}"]
+    parts = [f"{code(session.short_id)} {what(session)}"]
     parts += [safe(row.cloud, 30)] if row is not None else []
     parts += [person(session.owner)] if everybody else []
     parts += [f"ended {when(session.ended_at)}"] if session.ended_at else []
@@ -114,7 +115,7 @@ def _chunks(title: str, lines: list[str], in_all: int) -> list[Block]:
 def _session_line(view: SessionView, costs_usd: Mapping[str, Decimal], now: datetime) -> str:
     session, row = view.session, view.instance
     parts = [
-        f"{code(session.short_id)} {session.gpu_count}× {safe(session.gpu, 40) or 'GPU'}",
+        f"{code(session.short_id)} {what(session)}",
         state(view),
         " with ".join([person(session.owner), *filter(None, [", ".join(map(person, view.shared_with))])]),
     ]
@@ -139,7 +140,7 @@ def price(view: SessionView) -> str:
     """Return the present price per hour: while the machine is stopped, that of its disk."""
     if view.disk is not None:
         return f"{rate(view.disk.price_usd_h)} for its disk"
-    return rate(view.instance.price_usd_h) if view.instance is not None else ""
+    return rate(view.price_usd_h) if view.instance is not None else ""
 
 
 def ends(view: SessionView) -> datetime | None:

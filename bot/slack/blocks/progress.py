@@ -102,6 +102,8 @@ def headline(view: RequestView) -> str:
     """Name the state in a few words, for the line under the title and for screen readers."""
     session = view.session
     newest = view.instances[-1] if view.instances else None
+    if newest is not None and newest.node_rank is not None:  # A set is as far as the machine that is behind.
+        newest = next((row for row in view.instances if row.reachable_at is None), newest)
     if session is None:
         return "Approved"
     if session.state in (SessionState.QUEUED, SessionState.PROVISIONING):
@@ -134,6 +136,7 @@ def _placing(instance: Instance | None) -> str:
 def _instance(row: Instance, times: InstanceTimes, why: str, *, names_gpus: bool) -> list[str]:
     cloud = safe(job_words.cloud(row.cloud), 40)
     again = f" (attempt {row.n})" if row.n > 1 else ""
+    again = f" (machine {row.node_rank + 1})" if row.node_rank is not None else again
     if row.state is _I.READY:
         return [f"{WAITING} Launching on {cloud}{again}."]
     if row.state is _I.SENDING:
@@ -151,7 +154,8 @@ def _instance(row: Instance, times: InstanceTimes, why: str, *, names_gpus: bool
 def _existing(row: Instance, cloud: str, times: InstanceTimes, why: str, *, names_gpus: bool) -> list[str]:
     """Describe an instance that the cloud confirmed; `why` is a reason that another line says."""
     at = f" {when(times.live_at)}" if times.live_at else ""
-    shown = [f"{DONE} {cloud} confirmed instance {code(row.ref or row.name, 80)}{at}."]
+    which = f"machine {row.node_rank + 1}" if row.node_rank is not None else "instance"
+    shown = [f"{DONE} {cloud} confirmed {which} {code(row.ref or row.name, 80)}{at}."]
     if times.ready_at is not None:
         # Without SSH nothing but the cloud's report shows that it runs.
         how = "Reachable over SSH" if row.ssh_host else f"{cloud} reports that it runs"

@@ -19,6 +19,7 @@ from ledger.core import lock_open_spend
 from ledger.engine.db import insert_for
 from ledger.kernel.columns import MicroUsd
 from ledger.kernel.entry_kind import USED
+from ledger.kernel.grant import GrantKind
 from ledger.kernel.states import LIVE_SESSION, GrantState
 from ledger.models import Base, GrantRow, Instance, LedgerEntry, OpenSpend, Session, SessionOpenSpend, UnsettledSpend
 from ledger.queries.rollup import TOTAL
@@ -28,10 +29,16 @@ from ledger.queries.spend import Purse, reserved_in_advance
 _NOTHING = literal(Decimal(0), MicroUsd())
 
 
+def _together(alone: ColumnElement[Any], of_set: ColumnElement[Any]) -> ColumnElement[Any]:
+    """Return the largest amount of a session's grants; of a set of machines their sum."""
+    return case((Session.nodes > 1, func.sum(of_set)), else_=func.max(alone))
+
+
 def by_session(*conditions: ColumnElement[bool]) -> Any:
     """Build a query of what the grants of each live session may still spend, from its grants and entries.
 
-    The largest grant of each approval counts, once: a replacement takes from the same amount.
+    The largest grant of each approval counts, once: a replacement takes from the same amount. A set of machines has no
+    replacements, and each machine has its share of the amount, so there they add up.
     """
     in_force = (
         Session.state.in_(LIVE_SESSION),
@@ -39,15 +46,16 @@ def by_session(*conditions: ColumnElement[bool]) -> Any:
         ~RELEASED,
         *conditions,
     )
+    rates = case((GrantRow.kind == GrantKind.HOLD, _NOTHING), else_=GrantRow.price_cap_usd_h)
     approved = (
         select(
             GrantRow.session_id,
-            func.max(GrantRow.total_cap_usd).label("cap_usd"),
-            func.max(GrantRow.price_cap_usd_h).label("rate_usd_h"),
+            _together(GrantRow.total_cap_usd, GrantRow.total_cap_usd).label("cap_usd"),
+            _together(GrantRow.price_cap_usd_h, rates).label("rate_usd_h"),
         )
         .join(Session, Session.id == GrantRow.session_id)
         .where(*in_force)
-        .group_by(GrantRow.session_id, GrantRow.approval_id)
+        .group_by(GrantRow.session_id, GrantRow.approval_id, Session.nodes)
         .subquery()
     )
     caps = select(

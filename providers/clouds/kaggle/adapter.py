@@ -138,6 +138,7 @@ CAPABILITIES = Capabilities(
     images=False,
     page_url="https://www.kaggle.com/code/{0}/{1}",
     batch=True,
+    single_node="it runs one program on one machine",
     run_max_s=int(instances.SESSION_MAX.total_seconds()),
     free=True,
     # No call ends a run: its own exit, the pushed timeout, or a person on the web page does.

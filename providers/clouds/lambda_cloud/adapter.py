@@ -38,6 +38,7 @@ CAPABILITIES = Capabilities(
     balance=False,
     charges=True,
     charges_derived=True,
+    single_node="",
     logs=False,
     # Whether booting is billed is documented both ways, so time counts from the launch; the disk is included. Nobody
     # says that an unhealthy instance is free, so it is taken to be billed.

@@ -123,6 +123,8 @@ def observed(row: Any) -> ObservedInstance:
         price_usd_h=price_usd_h(kind),
         storage_usd_h=Decimal(0),
         ssh=_ssh(row, tags) if status is InstanceStatus.RUNNING else None,
+        # The public address takes SSH alone, unless somebody changed the account's firewall.
+        set_host=text(row.get("private_ip")) if status is InstanceStatus.RUNNING else None,
         region=text(part(row, "region").get("name")),
         created_at=_created_at(tags),
     )

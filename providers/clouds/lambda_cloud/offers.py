@@ -69,6 +69,7 @@ def _offers(row: Mapping[str, Any], at: datetime) -> Iterator[Offer]:
             gpu_usd_h=price,
             country=country(region.get("description")),
             datacenter=True,
+            linked=True,
             compute_capability=known.compute_capability if known else None,
             vcpus=specs["vcpus"] if isinstance(specs.get("vcpus"), int) else None,
             ram_gb=ram,

@@ -50,6 +50,7 @@ CAPABILITIES = Capabilities(
     balance=True,
     charges=True,
     bill_granularity=BillGranularity.HOUR,
+    single_node="",
     logs=True,
     ends_itself=True,
     onstart_is_command=True,

@@ -81,6 +81,8 @@ def create_body(spec: InstanceSpec, container_gb: int = CONTAINER_DISK_GB) -> di
         body["gpu"]["minCudaVersion"] = cuda_version(spec.min_cuda)
     if ticket.get("data_center_id"):
         body["dataCenterIds"] = [ticket["data_center_id"]]
+    if spec.in_set:
+        body["globalNetworking"] = True
     if spec.onstart:
         # Keys in the environment take the place of the account's, so where people bring none, ours comes by the script.
         ours = spec.login_key if "PUBLIC_KEY" not in body["env"] else ""
@@ -155,6 +157,7 @@ def observed(pod: Any) -> ObservedInstance:
         storage_usd_h=storage,
         ssh=_ssh(part(pod, "ssh", "direct")) if status is InstanceStatus.RUNNING else None,
         ports=_ports(pod) if status is InstanceStatus.RUNNING else (),
+        set_host=_set_host(part(pod, "globalNetworking")) if status is InstanceStatus.RUNNING else None,
         region=text(pod.get("dataCenterId")),
         created_at=instant(pod.get("createdAt")),
         started_at=instant(pod.get("startedAt")),
@@ -176,6 +179,11 @@ def _ssh(direct: Mapping[str, Any]) -> SshEndpoint | None:
     if not isinstance(host, str) or not host or not isinstance(port, int) or not 0 < port < 65536:
         return None
     return SshEndpoint(host, port, user if isinstance(user, str) and user else "root")
+
+
+def _set_host(network: Mapping[str, Any]) -> str | None:
+    """Where other pods of the account reach this one; None for a pod that did not join their private network."""
+    return (text(network.get("internalDns")) or text(network.get("ip"))) if network.get("enabled") is True else None
 
 
 def _ports(pod: Mapping[str, Any]) -> tuple[OpenPort, ...]:

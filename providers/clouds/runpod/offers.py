@@ -168,6 +168,8 @@ def _offer(
         storage_stopped_usd_h=storage_stopped_usd_h(page.disk_gb),
         stock=stock,
         datacenter=page.tier == "SECURE",
+        # Pods of a named datacenter can join the private network of their account.
+        linked=page.tier == "SECURE" and center is not None,
         cuda_max=_cuda_max(row.get("cudaVersions")),
         ticket=ticket,
     )

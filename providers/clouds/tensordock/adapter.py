@@ -47,6 +47,7 @@ CAPABILITIES = Capabilities(
     balance=False,
     charges=False,
     bill_granularity=BillGranularity.MONTH,
+    single_node="",
     logs=False,
     restart=False,
     # Some locations ignore forwarded ports, and a machine with an address of its own is asked for none: then it is the

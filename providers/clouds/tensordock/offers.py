@@ -59,6 +59,7 @@ def _offers(
     gpu, memory_gb = hardware
     disk_max = number(part(row, "resources").get("max_storage_gb"))
     known = GPUS.get(gpu)
+    own_ip = part(row, "network_features").get("dedicated_ip_available") is True
     for count in range(max(1, constraint.count_min), min(most, constraint.count_max, COUNT_MAX) + 1):
         vcpus, ram_gb = _shape(count, memory_gb, part(row, "resources"))
         compute, storage = _prices(row, count, vcpus, ram_gb, disk_gb)
@@ -81,12 +82,14 @@ def _offers(
             vcpus=vcpus,
             ram_gb=Decimal(ram_gb),
             disk_gb_max=None if disk_max is None else int(disk_max),
+            # Only an address of its own takes every port.
+            linked=own_ip,
             ticket={
                 "location": str(location),
                 "gpu": str(slug),
                 "vcpus": str(vcpus),
                 "ram_gb": str(ram_gb),
-                "own_ip": "yes" if part(row, "network_features").get("dedicated_ip_available") is True else "no",
+                "own_ip": "yes" if own_ip else "no",
             },
         )
 

@@ -45,6 +45,7 @@ CAPABILITIES = Capabilities(
     bill_granularity=BillGranularity.DAY,
     logs=True,
     ports=PortAccess.PUBLIC,
+    single_node="its machines reach each other only at the few ports that each host forwards",
     ends_itself=True,
     meter_stop_verb="destroy",
     # The GPU is billed per second while running, the disk per second from the creation on; nothing while the host is

@@ -106,7 +106,7 @@ class LambdaInstance(PhasedInstance[str]):
             row["jupyter_token"] = f"sandbox-jupyter-{self.ref}"
             row["jupyter_url"] = f"https://jupyter.example.invalid/?token=sandbox-jupyter-{self.ref}"
             if "no_private_ip" not in self.quirks:
-                row["private_ip"] = "10.19.60.24"
+                row["private_ip"] = f"10.19.{int(self.ref[:2], 16)}.{int(self.ref[2:4], 16)}"
         return row
 
 

@@ -194,11 +194,18 @@ def v2(pod: Pod, now: datetime) -> dict[str, Any]:
         "template": None,
         "cost": pod.cost_usd_h(),
         "locked": False,
-        "globalNetworking": {"enabled": False},
+        "globalNetworking": _network(pod, now),
         "runtime": _runtime(pod, now, ports),
         "createdAt": rfc3339(pod.created_at),
         "startedAt": rfc3339(started) if pod.shown(now) else None,
     }
+
+
+def _network(pod: Pod, now: datetime) -> dict[str, Any]:
+    if not pod.order.global_networking:
+        return {"enabled": False}
+    name = {"internalDns": f"{pod.ref}.runpod.internal"} if pod.shown(now) else {}
+    return {"enabled": True, **name}
 
 
 def _runtime(pod: Pod, now: datetime, ports: list[dict[str, Any]]) -> dict[str, Any] | None:

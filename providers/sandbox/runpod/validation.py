@@ -33,6 +33,7 @@ class Order:
     env: Mapping[str, str] = field(default_factory=dict)
     args: str = ""
     start_ssh: bool = False
+    global_networking: bool = False
     public_ip: bool = False
     #: Least vCPUs and GB of memory per GPU; 0 where nothing is asked for.
     min_vcpus: int = 0
@@ -110,7 +111,7 @@ _POD: Mapping[str, Check] = {
     "registry": _anything,
     "startSsh": _flag,
     "startJupyter": _flag,
-    "globalNetworking": _anything,
+    "globalNetworking": _flag,
     "templateId": _text,
 }
 _GPU: Mapping[str, Check] = {
@@ -201,6 +202,7 @@ def _order(body: dict[str, Any], gpu: dict[str, Any], mounts: dict[str, Any]) ->
         ports=tuple(body.get("ports", ())),
         env=dict(body.get("env", {})),
         args=body.get("args", ""),
+        global_networking=body.get("globalNetworking", False),
         start_ssh=body.get("startSsh", False),
         min_vcpus=gpu.get("minVcpuCountPerGpu", 0),
         min_ram_gb=gpu.get("minRamPerGpu", 0),

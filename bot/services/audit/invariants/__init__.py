@@ -7,7 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from bot.services.audit.invariants import announced, history, jobs, migrations, money, settled, spending, waiting, world
+from bot.services.audit.invariants import (
+    announced,
+    history,
+    jobs,
+    migrations,
+    money,
+    node_sets,
+    settled,
+    spending,
+    waiting,
+    world,
+)
 from bot.services.audit.invariants.world import Truth, Violation
 from ledger.engine.db import Database
 from ledger.kernel.clock import Clock
@@ -44,6 +55,7 @@ async def check(
         *migrations.check(books),
         *spending.check(books),
         *money.check(books, steps_s),
+        *node_sets.check(books),
         *waiting.check(books),
         *(Violation("budgets never overshoot", of, "what it may still spend is stored wrongly") for of in wrong),
     ]
@@ -52,7 +64,7 @@ async def check(
     if truth is not None:
         found += world.check(books, truth)
     if is_settled:
-        found += settled.check(books, clock.now())
+        found += [*settled.check(books, clock.now()), *node_sets.settled(books)]
         if truth is not None:
             found += [*settled.no_orphans(books, truth), *money.against_the_bill(books, truth)]
     return found

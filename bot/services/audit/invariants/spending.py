@@ -179,7 +179,8 @@ def _is_paid(books: Books, row: Instance, grant: GrantRow) -> bool:
     stopped_usd = booked_at_stops(gpu_usd_h, row.gpu_booked_s or 0, hours[BookedComponent.GPU])
     before_usd = at_other_rates(usd - stopped_usd, [(hours[name], rate) for name, rate in rates.items()])
     longer = [one for one in books.grants if one.session_id == row.session_id and one.kind == GrantKind.EXTEND]
-    cap_usd = grant.total_cap_usd + sum((g.total_cap_usd for g in longer if g.state is not GrantState.VOID), Decimal(0))
+    longer_usd = sum((g.total_cap_usd for g in longer if g.state is not GrantState.VOID), Decimal(0))
+    cap_usd = grant.total_cap_usd + longer_usd / session.nodes
     paid_h = float((cap_usd - before_usd) / row.price_usd_h)
     paid_until = (row.sent_at or row.created_at) + timedelta(hours=paid_h) + SECOND
     return session.deadline is None or session.deadline <= paid_until

@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 from bot.rules.checkpoints.verification import NOTHING_PROTECTS
 from bot.rules.instances.checked_gpus import checked_gpus
+from bot.rules.values.job_text import of_machines
 from bot.rules.values.phrases import hours, rate, unreconciled
 from bot.services.nodes.connection import known_hosts, ssh_command
 from bot.services.nodes.ports import AskedPort, ports_of
@@ -53,10 +54,11 @@ def ready(view: SessionView, command: str, able: Capabilities | None = None, *, 
         add = code(f"{command} key add ssh-ed25519 AAAA…")
         lines.append(f"You can't log in, because you have no SSH key here. To add one: {add}")
     lines += gpus(row)
+    lines += other_machines(view)
     lines += port_lines(view)
     if row.ssh_host and not view.request.job.checkpoint:
         lines.append(NOTHING_PROTECTS)
-    lines.append(f"Cost: {rate(row.price_usd_h)}")
+    lines.append(f"Cost: {rate(view.price_usd_h)}")
     if session.deadline:
         lines.append(f"Ends: {when(session.deadline)} (approved for at most {hours(Decimal(session.hours))})")
         lines.append(f"More time: {code(f'{command} extend {session.short_id} 1h')}")
@@ -86,6 +88,12 @@ def ready_while_stopped(session: Session, command: str) -> Message:
     """Build what a ready message says while its machine is stopped: nothing answers there."""
     start = code(f"{command} start {session.short_id}")
     return Message.of(f"Your *{what(session)}* is stopped, so only its disk is billed. To start it: {start}.")
+
+
+def other_machines(view: SessionView) -> list[str]:
+    """Say how to reach the other machines of a set."""
+    places = [(one.node_rank or 0, one) for one, _ in view.others if one.ssh_host]
+    return [f"Machine {rank + 1}: {code(ssh_command(one), 400)}" for rank, one in places]
 
 
 def gpus(row: Instance) -> list[str]:
@@ -224,5 +232,5 @@ def details_button(session: Session) -> Block:
 
 
 def what(session: Session) -> str:
-    """Describe the GPUs, escaped: `4× A100-80GB`."""
-    return f"{session.gpu_count}× {safe(session.gpu, 60) or 'GPU'}"
+    """Describe the GPUs, escaped: `4× A100-80GB`, `2 machines of 4× A100-80GB`."""
+    return f"{of_machines(session.nodes)}{session.gpu_count}× {safe(session.gpu, 60) or 'GPU'}"

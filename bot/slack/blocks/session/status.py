@@ -64,6 +64,7 @@ def status(
         lines += session_ready_and_ended.gpus(row)
     if (mine or logs_in) and _reachable(view) and row is not None:
         lines.append(f"Connect: {code(ssh_command(row), 400)}")
+        lines += session_ready_and_ended.other_machines(view)
         lines += session_ready_and_ended.port_lines(view)
     if session.state in _LAUNCHING:
         lines += progress.lines(found.request)[-1:]
@@ -139,7 +140,7 @@ def _amounts(view: SessionView, cost_usd: Decimal | None, between: tuple[Decimal
     """Say the price, and what it has cost; a free run or one without an instance has neither."""
     parts = []
     if view.instance is not None and view.session.ended_at is None and view.disk is None:
-        parts.append(rate(view.instance.price_usd_h))
+        parts.append(rate(view.price_usd_h))
     if cost_usd is not None:
         so_far = f"{dollars(cost_usd)} so far"
         parts.append(so_far if view.session.ended_at is None else f"It cost {dollars(cost_usd)}.")

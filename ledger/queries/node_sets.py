@@ -1,0 +1,73 @@
+"""Look up the machines of sets: sets that are not whole any more, and where the machines of one reach each other."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import ColumnElement, func, select
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from ledger.kernel.states import ENDABLE_SESSION, OPEN_INSTANCE, InstanceState, SessionState
+from ledger.models import Instance, Session
+
+#: A machine in one of these may still become, or is, a part of its set. An unknown outcome counts until it is known.
+_PART = OPEN_INSTANCE - {InstanceState.TERMINATING, InstanceState.STOPPED}
+#: The closed and ending machines of a set are its failures.
+_COUNT: ColumnElement[int] = (
+    select(func.count())
+    .where(Instance.session_id == Session.id, Instance.state.in_(_PART))
+    .correlate(Session)
+    .scalar_subquery()
+)
+
+
+async def broken_sets(tx: AsyncSession) -> list[str]:
+    """Return the sessions of sets that lack a machine and are not ending yet."""
+    query = select(Session.id).where(Session.nodes > 1, Session.state.in_(ENDABLE_SESSION), Session.nodes > _COUNT)
+    return list(await tx.scalars(query.order_by(Session.id)))
+
+
+async def is_whole(tx: AsyncSession, session: Session) -> bool:
+    """Whether no machine of a session has failed: none of its set, or none at all where it has one."""
+    mine = (Instance.session_id == session.id, Instance.state.in_(_PART))
+    return session.nodes == 1 or (await tx.scalar(select(func.count()).where(*mine)) or 0) >= session.nodes
+
+
+async def is_ready(tx: AsyncSession, session: Session) -> bool:
+    """Whether every machine of a session is ready."""
+    mine = (Instance.session_id == session.id, Instance.state == InstanceState.LIVE, Instance.reachable_at.is_not(None))
+    return session.nodes == 1 or (await tx.scalar(select(func.count()).where(*mine)) or 0) >= session.nodes
+
+
+async def failed_first(tx: AsyncSession, session_id: str) -> Instance | None:
+    """Return the machine of a set that failed first, as its rows say."""
+    mine = (Instance.session_id == session_id, Instance.state.not_in(_PART))
+    order = (func.coalesce(Instance.terminate_asked_at, Instance.ended_at).is_(None), Instance.terminate_asked_at)
+    return await tx.scalar(select(Instance).where(*mine).order_by(*order, Instance.ended_at, Instance.n).limit(1))
+
+
+@dataclass(frozen=True, slots=True)
+class SetMember:
+    """One machine of a set: its place from 0, and where the others reach it."""
+
+    instance_id: str
+    rank: int
+    host: str
+
+
+async def members(tx: AsyncSession, session_ids: Collection[str]) -> dict[str, tuple[SetMember, ...]]:
+    """Return the machines of running sets in the order of their places, by session, from one query."""
+    query = (
+        select(Instance.session_id, Instance.id, Instance.node_rank, Instance.set_host)
+        .join(Session, Session.id == Instance.session_id)
+        .where(Session.id.in_(list(session_ids)), Session.state == SessionState.RUNNING, Session.nodes > 1)
+        .where(Instance.state == InstanceState.LIVE, Instance.set_host.is_not(None), Instance.node_rank.is_not(None))
+        .order_by(Instance.session_id, Instance.node_rank)
+    )
+    found: dict[str, tuple[SetMember, ...]] = {}
+    rows: Any = await tx.execute(query)
+    for session_id, instance_id, rank, host in rows:
+        found[session_id] = (*found.get(session_id, ()), SetMember(instance_id, rank, host))
+    return found
