@@ -157,7 +157,7 @@ def observed(row: Any) -> ObservedInstance:
         price_usd_h=next((price for price in prices if price is not None), None),
         ssh=_ssh(row) if status is InstanceStatus.RUNNING else None,
         ports=_ports(row) if status is InstanceStatus.RUNNING else (),
-        set_host=_own_host(row) if status is InstanceStatus.RUNNING else None,
+        set_host=_address(row) if status is InstanceStatus.RUNNING else None,
         holds_gpu=known != _RELEASED,
         created_at=instant(row.get("created_at", row.get("createdAt")), UTC),
     )
@@ -197,10 +197,10 @@ def _ports(row: Mapping[str, Any]) -> tuple[OpenPort, ...]:
     return tuple(opened)
 
 
-def _own_host(row: Mapping[str, Any]) -> str | None:
-    """The machine's own address, which takes every port; None where its ports are forwarded by somebody else's."""
-    host, forwards = row.get("ipAddress") or row.get("ip_address"), row.get("portForwards", row.get("port_forwards"))
-    return host.strip() or None if isinstance(host, str) and forwards == [] else None
+def _address(row: Mapping[str, Any]) -> str | None:
+    """The machine's address. One that was asked for as its own takes every port; only such machines form a set."""
+    host = row.get("ipAddress") or row.get("ip_address")
+    return host.strip() or None if isinstance(host, str) else None
 
 
 def _ssh(row: Mapping[str, Any]) -> SshEndpoint | None:

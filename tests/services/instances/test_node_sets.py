@@ -187,7 +187,7 @@ async def test_a_killed_controller_leaves_a_set_that_the_next_one_completes_or_e
     sent = len({call.name for call in w.engine.creates})
     assert len(w.engine.creates) == sent, "no create is sent twice"
     if which == 3 and after:  # Every create was sent, so all are found by their labels.
-        assert session.state is SessionState.RUNNING
+        assert session.state is SessionState.RUNNING, (session.end_reason, [(r.state, r.outcome) for r in rows])
         assert len(w.alive()) == 3
         return
     assert (session.state, session.end_code) == (SessionState.TERMINATED, EndReason.SET_BROKEN)
@@ -234,7 +234,8 @@ async def test_more_time_is_approved_and_paid_for_all_machines(w: World) -> None
     session, _ = await machines(w, request_id)
     assert session.deadline is not None
     assert (session.deadline - before).total_seconds() == pytest.approx(3600, abs=1)
-    await w.run(3 * 3600 + 300, 600)
+    await w.run(3 * 3600 + 300, 300)
+    await w.run(300, 30)
     session, _ = await machines(w, request_id)
     assert (session.state, session.end_code) == (SessionState.TERMINATED, EndReason.RESERVATION_OVER)
 
