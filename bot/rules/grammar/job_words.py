@@ -12,7 +12,7 @@ from bot.rules.grammar.access_words import read_ports, read_secrets, read_share
 from bot.rules.grammar.attempt_words import read_attempts, read_retry_codes
 from bot.rules.grammar.bad_word import BadWord, near, show
 from bot.rules.grammar.install_word import read_install
-from bot.rules.grammar.limit_words import read_available, read_reliability, read_total, read_version
+from bot.rules.grammar.limit_words import read_available, read_nodes, read_reliability, read_total, read_version
 from bot.rules.grammar.profile_words import read_place, read_profile
 from bot.rules.grammar.queue_words import read_queue
 from bot.rules.grammar.repository_word import read_repo
@@ -104,16 +104,6 @@ def read_count(text: str, policy: Policy) -> Fields:
     if wrong := job_bounds.gpu_count(least, most, policy):
         raise BadWord(wrong.sentence)
     return {"count_min": least, "count_max": most}
-
-
-def read_nodes(text: str, _policy: Policy) -> Fields:
-    """Read how many machines work as one set."""
-    count = int(text) if re.fullmatch(r"\d{1,4}", text) else None
-    if count is None:
-        raise BadWord(f"{show(text)} is not a number of machines; write nodes=2.")
-    if wrong := job_bounds.nodes(count):
-        raise BadWord(wrong.sentence)
-    return {"nodes": count}
 
 
 def hours_of(text: str, policy: Policy) -> Decimal:

@@ -1,4 +1,4 @@
-"""Read the words that narrow the market: reliability, memory in all, versions, and availability."""
+"""Read the words that narrow the market: reliability, memory in all, versions, availability, and sets of machines."""
 
 from __future__ import annotations
 
@@ -50,3 +50,13 @@ def read_available(text: str, _policy: Policy) -> dict[str, Any]:
         raise BadWord(f"{show(text)} is not a time; write available=24h or available=3d.")
     hours = Decimal(found[1]) * (24 if (found[2] or "h").startswith("d") else 1)
     return {"min_available_s": int(hours * 3600)}
+
+
+def read_nodes(text: str, _policy: Policy) -> dict[str, Any]:
+    """Read how many machines work as one set."""
+    count = int(text) if re.fullmatch(r"\d{1,4}", text) else None
+    if count is None:
+        raise BadWord(f"{show(text)} is not a number of machines; write nodes=2.")
+    if wrong := job_bounds.nodes(count):
+        raise BadWord(wrong.sentence)
+    return {"nodes": count}
