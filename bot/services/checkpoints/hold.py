@@ -17,6 +17,7 @@ from bot.services.people import direct_messages
 from bot.services.runtime.commands import AnswerCheckpointHold, Reply, refuse
 from bot.services.runtime.context import Context
 from ledger.core import Tx, amend, announce, move, notifications_of, record, wake
+from ledger.kernel import money
 from ledger.kernel.actor import SYSTEM, Actor
 from ledger.kernel.checkpoint_step import BEHIND, WAITS, CheckpointStep
 from ledger.kernel.event_kind import EventKind
