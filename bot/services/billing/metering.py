@@ -361,9 +361,8 @@ def cost_now(ctx: Context, view: SessionView, now: datetime) -> Decimal:
     row = view.instance
     if row is None or view.session.ended_at is not None:
         return view.accrued_usd
-    usd = running_usd(row, view.booked, now, rule_of(ctx, row), view.disk)
     more = (running_usd(one, booked, now, rule_of(ctx, one)) for one, booked in view.others)
-    return view.accrued_usd + sum(more, usd)
+    return view.accrued_usd + sum(more, running_usd(row, view.booked, now, rule_of(ctx, row), view.disk))
 
 
 def running_usd(row: Billable, booked: Booked, now: datetime, rule: BillingRule, disk: Disk | None = None) -> Decimal:

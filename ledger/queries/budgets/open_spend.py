@@ -29,7 +29,7 @@ from ledger.queries.spend import Purse, reserved_in_advance
 _NOTHING = literal(Decimal(0), MicroUsd())
 
 
-def _together(alone: ColumnElement[Any], of_set: ColumnElement[Any]) -> ColumnElement[Any]:
+def _together(alone: Any, of_set: Any) -> ColumnElement[Any]:
     """Return the largest amount of a session's grants; of a set of machines their sum."""
     return case((Session.nodes > 1, func.sum(of_set)), else_=func.max(alone))
 
