@@ -105,7 +105,16 @@ class StartupJob(NamedTuple):
 async def startup_jobs(tx: AsyncSession, instance_ids: Collection[str]) -> dict[str, StartupJob]:
     """Return what is planned for each of these instances, for the plan of its start-up."""
     query = (
-        select(Instance.id, Instance.cloud, Request.job, Session.gpu_count, Migration.step, Migration.saved_from, Session.id, Session.nodes)
+        select(
+            Instance.id,
+            Instance.cloud,
+            Request.job,
+            Session.gpu_count,
+            Migration.step,
+            Migration.saved_from,
+            Session.id,
+            Session.nodes,
+        )
         .join(Session, Session.id == Instance.session_id)
         .join(Request, Request.id == Session.request_id)
         .outerjoin(Migration, Migration.request_id == Request.id)

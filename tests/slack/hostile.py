@@ -86,6 +86,7 @@ def offers() -> st.SearchStrategy[Offer]:
         key=texts,
         gpu=nonempty,
         gpu_count=st.integers(1, 16),
+        nodes=st.integers(1, 4),
         memory_gb=st.just(Decimal(24)),
         region=texts,
         spot=st.booleans(),
@@ -138,6 +139,7 @@ def sessions() -> st.SearchStrategy[Session]:
         end_reason=texts,
         gpu=texts,
         gpu_count=st.integers(1, 16),
+        nodes=st.integers(1, 4),
     )
 
 

@@ -26,7 +26,7 @@ def row(state: InstanceState, **columns: Any) -> Instance:
 
 def said(of: Instance, session: SessionState = SessionState.RUNNING, **more: Any) -> str:
     request = Request(state=more.pop("request", RequestState.APPROVED), requester=ASKER)
-    held = Session(state=session, gpu="RTX4090", gpu_count=1)
+    held = Session(state=session, gpu="RTX4090", gpu_count=1, nodes=1)
     return interrupted(request, held, of, more.get("newest", of), more.get("given_up"), own=more.get("own", True)).text
 
 
@@ -69,14 +69,14 @@ def test_a_loss_is_told_to_the_channel_with_its_person() -> None:
 
 
 def test_what_came_back_says_that_it_costs() -> None:
-    held = Session(state=SessionState.QUEUED, gpu="RTX4090", gpu_count=1)
+    held = Session(state=SessionState.QUEUED, gpu="RTX4090", gpu_count=1, nodes=1)
     stray = Orphan(state=OrphanState.QUARANTINED, price_usd_h=Decimal("0.4"), reason="It <landed> late.")
     assert "Your *1× RTX4090*" in found(held, row(InstanceState.GONE), stray, own=True).text
     assert "its cloud lists it again" in found(held, row(InstanceState.GONE), stray, own=False).text
 
 
 def test_an_orphan_says_whose_it_is_why_and_what_becomes_of_it() -> None:
-    held = Session(state=SessionState.RUNNING, gpu="RTX4090", gpu_count=1)
+    held = Session(state=SessionState.RUNNING, gpu="RTX4090", gpu_count=1, nodes=1)
     for state, what in (
         (OrphanState.SEEN, "will be terminated within minutes"),
         (OrphanState.CONDEMNED, "being terminated"),

@@ -36,7 +36,7 @@ from ledger.kernel.grant import Grant, GrantKind
 from ledger.kernel.job import JobRequest
 from ledger.kernel.states import GrantState, InstanceState, SessionState
 from ledger.models import GrantRow, Instance, Request, Session
-from ledger.queries.node_sets import is_whole
+from ledger.queries.runs.node_sets import is_whole
 from providers.capabilities import Capabilities
 from providers.contract import InstanceSpec, Offer, Provider
 from providers.errors import NotSent, OutcomeUnknown, ProviderError, RateLimited

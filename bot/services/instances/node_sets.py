@@ -20,7 +20,7 @@ from ledger.kernel.end_reason import EndReason
 from ledger.kernel.states import ENDABLE_SESSION, InstanceState
 from ledger.models import Instance, Session
 from ledger.queries.lookups import open_instances_of_session
-from ledger.queries.node_sets import broken_sets, failed_first, is_whole
+from ledger.queries.runs.node_sets import broken_sets, failed_first, is_whole
 
 log = logging.getLogger(__name__)
 

@@ -25,8 +25,8 @@ from ledger.kernel.states import GrantState, InstanceState, NotificationKind, Se
 from ledger.models import GrantRow, Instance, Session
 from ledger.queries.journal import latest_events
 from ledger.queries.lookups import open_starts
-from ledger.queries.node_sets import is_ready
 from ledger.queries.nodes import node_of
+from ledger.queries.runs.node_sets import is_ready
 from providers.contract import InstanceStatus, ObservedInstance
 
 BROKEN = {

@@ -124,6 +124,8 @@ async def _refusal(ctx: Context, tx: Tx, view: SessionView, command: Migrate, no
     if (moving := await open_migration_of(tx, session.id)) is not None:
         sentence = f"Session {session.short_id} is being moved already ({short_id(moving.request_id)})."
         return refuse(ReplyCode.ALREADY_ASKED, sentence)
+    if session.nodes > 1:
+        return _cannot(session, "a set of machines runs whole until its end")
     if (why := _why_not(ctx, view, row, job, now)) is not None:
         return _cannot(session, why)
     if command.to not in ("", CHEAPER) and command.to.partition(":")[0] not in ctx.providers:

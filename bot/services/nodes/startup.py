@@ -21,8 +21,8 @@ from ledger.core import Tx
 from ledger.models import Instance, Request, ResumePoint, Session
 from ledger.queries.jobs.command_results import NO_RESULTS, earlier_results
 from ledger.queries.jobs.resume_points import resume_states
-from ledger.queries.node_sets import SetMember, members
 from ledger.queries.nodes import StartupJob, startup_jobs
+from ledger.queries.runs.node_sets import SetMember, members
 from providers.profiles import model
 
 #: How much of a log the message of a failure quotes.

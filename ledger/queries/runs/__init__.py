@@ -1,1 +1,1 @@
-"""Read what machines and runs have shown, for the estimates of later ones."""
+"""Read what machines and runs have shown, for the estimates of later ones; and the machines of sets."""

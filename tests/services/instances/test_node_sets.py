@@ -22,8 +22,8 @@ from ledger.models import Instance, Session
 from ledger.queries.budgets.open_spend import outstanding
 from ledger.queries.spend import Purse
 from providers.contract import InstanceSpec, ObservedInstance, Provider
+from tests.services.instances.set_placements import CLOUDS, Placements, place
 from tests.support.proxy_provider import InFront, Noting, alive, noting
-from tests.support.set_placements import CLOUDS, Placements, place
 from tests.support.world import ALICE, BOB, World, facts
 
 #: Placements of one test. Fifty such tests make the five hundred of a full run.

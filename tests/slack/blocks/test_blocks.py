@@ -36,7 +36,7 @@ def instance(state: InstanceState, **columns: Any) -> Instance:
 def session(state: SessionState, **columns: Any) -> Session:
     facts = {"id": "ses_06gztrs92h000000", "request_id": "req_06gztrs92hymabv2", "hours": "6", "end_reason": ""}
     facts["owner"] = "slack:T1/U0ALICE"
-    return Session(state=state, gpu="A100-80GB", gpu_count=4, **(facts | columns))
+    return Session(state=state, gpu="A100-80GB", gpu_count=4, nodes=1, **(facts | columns))
 
 
 def view(state: RequestState, of: Session | None = None, *rows: Instance, **columns: Any) -> RequestView:

@@ -43,7 +43,7 @@ async def body_of(kind: NotificationKind) -> Message:
 
 def rows() -> tuple[Request, Session, Instance]:
     request = Request(requester="slack:T1/U0ALICE", state=RequestState.APPROVED)
-    session = Session(gpu=FOREIGN, gpu_count=1, state=SessionState.RUNNING, owner="slack:T1/U0ALICE")
+    session = Session(gpu=FOREIGN, gpu_count=1, nodes=1, state=SessionState.RUNNING, owner="slack:T1/U0ALICE")
     row = Instance(id="ins_x", cloud="runpod", state=InstanceState.GONE, outcome=FOREIGN, offer={}, status=FOREIGN)
     return request, session, row
 

@@ -27,7 +27,6 @@ FAULTS = {
     "create_lost_request": 10,
     "create_no_credit": 6,
     "machine_wrong_gpu": 6,
-    "price_higher_than_quoted": 4,
     "never_boots": 2,
     "": 10,
 }
