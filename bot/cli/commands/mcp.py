@@ -29,6 +29,7 @@ from bot.cli.terminal.views import name_of, session_details
 from bot.cli.terminal.wording import when
 from bot.rules.grammar.market_words import SORT_HELP
 from bot.rules.nodes.machine_logs import LINES, LINES_MAX, LogSource
+from bot.rules.values.job_text import of_machines
 from bot.rules.values.phrases import rate, usd
 from bot.rules.values.state_text import state_words
 from bot.rules.values.text_table import TextReport
@@ -251,7 +252,7 @@ def _waits(one: RequestOut) -> str:
         said.append(f"It is waiting for {' or '.join(names) or 'somebody to be named as approver in the policy'}.")
         said.append(f"{one.waiting.rule} It expires {when(one.waiting.until)}.")
     said += [
-        f"{option.rank}: {option.gpu_count}x {option.gpu} at {option.cloud} ({option.offer_id}), "
+        f"{option.rank}: {of_machines(option.nodes)}{option.gpu_count}x {option.gpu} at {option.cloud} ({option.offer_id}), "
         f"{rate(option.price_usd_h)}, about {usd(option.expected_usd)} in all, at most {usd(option.worst_usd)}."
         for option in one.options
         if one.waiting

@@ -12,6 +12,7 @@ from bot.cli.terminal.listing import ListView, listing
 from bot.cli.terminal.screen import for_people
 from bot.cli.terminal.wording import exact, when
 from bot.rules.instances.checked_gpus import CheckedGpus
+from bot.rules.values.job_text import of_machines
 from bot.rules.values.phrases import brief, hours, place_name, rate, retained_disk, unreconciled, usd
 from bot.rules.values.state_text import state_words, words_of
 from bot.rules.values.text_table import TextReport, TextTable
@@ -70,7 +71,7 @@ def request_details(one: RequestOut, *, verbose: bool = False) -> TextReport:
     rows = tuple(
         (
             str(option.rank),
-            f"{option.gpu_count}x {option.gpu}",
+            f"{of_machines(option.nodes)}{option.gpu_count}x {option.gpu}",
             option.cloud,
             place_name(option.region, option.country),
             rate(option.price_usd_h),
@@ -129,7 +130,7 @@ def session_list(found: Sequence[SessionOut]) -> ListView:
         (
             short_id(one.request_id),
             "disk kept" if outlives(one) else state_of(one),
-            f"{one.gpu_count}x {one.gpu or 'GPU'}",
+            f"{of_machines(one.nodes)}{one.gpu_count}x {one.gpu or 'GPU'}",
             one.cloud or "-",
             _rate(one.now_usd_h),
             usd(one.cost_usd),
@@ -149,7 +150,7 @@ def session_history(found: Sequence[SessionOut]) -> ListView:
     rows = (
         (
             short_id(one.request_id),
-            f"{one.gpu_count}x {one.gpu or 'GPU'}",
+            f"{of_machines(one.nodes)}{one.gpu_count}x {one.gpu or 'GPU'}",
             time_cell(one.ended_at),
             usd(one.cost_usd),
             one.owner_name or name_of(one.owner),
@@ -198,7 +199,7 @@ def outlives(one: SessionOut) -> bool:
 
 def session_details(one: SessionOut) -> TextReport:
     """Describe one session and how to connect."""
-    gpus = f"{one.gpu_count}x {one.gpu or 'GPU'}"
+    gpus = f"{of_machines(one.nodes)}{one.gpu_count}x {one.gpu or 'GPU'}"
     cost = f"{usd(one.cost_usd)} {'in all' if one.ended_at else 'so far'}"
     # A stopped machine costs its disk alone, which a sentence below says.
     alone = one.state == SessionState.STOPPED and one.now_usd_h is not None
@@ -273,7 +274,7 @@ def end_question(one: SessionOut) -> str:
     """Ask whether a session ends: what it is, what it has cost, and what is lost."""
     where = f" at {one.cloud}" if one.cloud else ""
     of = f"of {one.owner_name or name_of(one.owner)}, {state_of(one)}, {usd(one.cost_usd)} so far"
-    what = f"{one.gpu_count}x {one.gpu or 'GPU'}{where} {of}"
+    what = f"{of_machines(one.nodes)}{one.gpu_count}x {one.gpu or 'GPU'}{where} {of}"
     lost = model.load(one.cloud).over if one.cloud in cloud_names.names() else ""
     return f"End session {short_id(one.request_id)} now: {what}? {lost}".rstrip()
 
@@ -283,7 +284,7 @@ def stop_question(one: SessionOut) -> str:
     said = model.load(one.cloud).stopped if one.cloud in cloud_names.names() else ""
     if "wipes" not in said:
         return ""
-    return f"Stop session {short_id(one.request_id)}: {one.gpu_count}x {one.gpu or 'GPU'} at {one.cloud}? {said}"
+    return f"Stop session {short_id(one.request_id)}: {of_machines(one.nodes)}{one.gpu_count}x {one.gpu or 'GPU'} at {one.cloud}? {said}"
 
 
 def _rate(price_usd_h: Decimal | None) -> str:

@@ -10,16 +10,17 @@ import logging
 
 from bot.rules.values.phrases import plural
 from bot.services.instances.termination import end_session
-from bot.services.notifications.interruption import notify_interruption
+from bot.services.notifications.interruption import ended_by_subject
 from bot.services.notifications.paging import alone
+from bot.services.people import direct_messages
+from bot.services.runtime import recovery_mode
 from bot.services.runtime.clock_guard import clock_problem
 from bot.services.runtime.context import Context
 from ledger.core import StaleMove, lock_family
 from ledger.kernel.actor import SYSTEM
 from ledger.kernel.end_reason import EndReason
-from ledger.kernel.states import ENDABLE_SESSION, InstanceState
+from ledger.kernel.states import ENDABLE_SESSION
 from ledger.models import Instance, Session
-from ledger.queries.lookups import open_instances_of_session
 from ledger.queries.runs.node_sets import broken_sets, failed_first, is_whole
 
 log = logging.getLogger(__name__)
@@ -29,8 +30,8 @@ async def broken_sets_due(ctx: Context) -> int:
     """End every set that lacks a machine; return how many."""
     async with ctx.db.read() as tx:
         found = await broken_sets(tx)
-    if not found or clock_problem(ctx.clock):
-        return 0
+        if not found or clock_problem(ctx.clock) or await recovery_mode.is_on(tx):
+            return 0
     for session_id in found:
         await alone(ctx, session_id, "the end of its set", _end(ctx, session_id), None)
     ctx.hints.instances.set()
@@ -50,10 +51,10 @@ async def _end(ctx: Context, session_id: str) -> None:
                 return
             said = _said(session, await failed_first(tx, session_id))
             await end_session(ctx, tx, session_id, EndReason.SET_BROKEN, said, SYSTEM, now)
-            for row in await open_instances_of_session(tx, session_id):
-                if row.state is InstanceState.TERMINATING and row.outcome_code == EndReason.SET_BROKEN:
-                    await notify_interruption(tx, ctx.policy, row, now)
-                    break  # One message is about all of them.
+            # Every termination of the session waits for an attempt to deliver this one.
+            text = f"Session {session.short_id}: {said}"
+            subject = ended_by_subject(session)
+            await direct_messages.notify_owner(tx, ctx.policy, now, session, subject=subject, text=text)
     except StaleMove:
         log.info("session %s is ending already", session_id)
 
