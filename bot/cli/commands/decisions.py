@@ -151,7 +151,8 @@ def _chosen(one: RequestOut, choice: _Choice) -> OptionOut | None:
 def _question(one: RequestOut, option: OptionOut | None) -> str:
     if option is None:
         return f"Approve the {one.asked}?"
-    what = f"#{option.rank}, {of_machines(option.nodes)}{option.gpu_count}x {option.gpu} at {option.cloud} for {rate(option.price_usd_h)}"
+    gpus = f"{of_machines(option.nodes)}{option.gpu_count}x {option.gpu}"
+    what = f"#{option.rank}, {gpus} at {option.cloud} for {rate(option.price_usd_h)}"
     if one.kind != RequestKind.PROVISION:
         what = f"{one.asked} ({what})"
     return f"Approve {what}: about {usd(option.expected_usd)}, never more than {usd(option.worst_usd)}?"

@@ -252,7 +252,8 @@ def _waits(one: RequestOut) -> str:
         said.append(f"It is waiting for {' or '.join(names) or 'somebody to be named as approver in the policy'}.")
         said.append(f"{one.waiting.rule} It expires {when(one.waiting.until)}.")
     said += [
-        f"{option.rank}: {of_machines(option.nodes)}{option.gpu_count}x {option.gpu} at {option.cloud} ({option.offer_id}), "
+        f"{option.rank}: {of_machines(option.nodes)}{option.gpu_count}x {option.gpu} at {option.cloud} "
+        f"({option.offer_id}), "
         f"{rate(option.price_usd_h)}, about {usd(option.expected_usd)} in all, at most {usd(option.worst_usd)}."
         for option in one.options
         if one.waiting

@@ -284,7 +284,8 @@ def stop_question(one: SessionOut) -> str:
     said = model.load(one.cloud).stopped if one.cloud in cloud_names.names() else ""
     if "wipes" not in said:
         return ""
-    return f"Stop session {short_id(one.request_id)}: {of_machines(one.nodes)}{one.gpu_count}x {one.gpu or 'GPU'} at {one.cloud}? {said}"
+    gpus = f"{of_machines(one.nodes)}{one.gpu_count}x {one.gpu or 'GPU'}"
+    return f"Stop session {short_id(one.request_id)}: {gpus} at {one.cloud}? {said}"
 
 
 def _rate(price_usd_h: Decimal | None) -> str:
