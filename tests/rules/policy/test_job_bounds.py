@@ -23,3 +23,10 @@ def test_the_gpus_of_all_machines_count() -> None:
     verdict = job_bounds.check(job(gpu=eight, nodes=3), Policy(max_gpus=16))
     assert verdict is not None
     assert verdict.sentence == "24 GPUs are above the limit of 16."
+
+
+def test_a_queue_has_one_machine() -> None:
+    verdict = job_bounds.check(job(nodes=2, queue=("python a.py",)), Policy())
+    assert verdict is not None
+    assert "A queue runs its commands on one machine" in verdict.sentence
+    assert job_bounds.check(job(queue=("python a.py",)), Policy()) is None
