@@ -243,14 +243,14 @@ class Town:
             rows: list[Any] = [*books.inbox, *books.requests, *books.sessions, *books.instances]
             raise TimeoutError(f"the ledger is at {[str(row.state) for row in rows]}") from None
 
-    async def comes_to_rest(self, *, creates: int = 1, but: str = "") -> None:
+    async def comes_to_rest(self, *, creates: int = 1, but: str = "", limit_s: float = STEP_S) -> None:
         """Everything is over: every invariant holds, liveness and the bill included, and no secret is in a log.
 
         `but` names an invariant that does not count.
         """
         found = await self._violations(but)
         try:
-            async with asyncio.timeout(STEP_S):
+            async with asyncio.timeout(limit_s):
                 while found:
                     await asyncio.sleep(LOOK_S)
                     found = await self._violations(but)
