@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import secrets
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
@@ -146,9 +147,14 @@ def _said(error: Mapping[str, Any]) -> str:
     return f"It {wrong}." if wrong else own_sentence(error)
 
 
+#: How the validator names one of several types that a field may have: a class, or a type in brackets.
+_ALTERNATIVE = re.compile(r"([A-Z][a-z]+[A-Z]\w*|constrained-\w+|function-.*|(list|dict)\[.*|str)$")
+
+
 def _place(location: tuple[int | str, ...]) -> str:
     """Return `resources.gpu.count` for a field of the body, and the bare name for a parameter."""
-    return ".".join(str(part) for part in location if part not in ("body", "query", "path", "header"))[:200]
+    parts = (str(part) for part in location if part not in ("body", "query", "path", "header"))
+    return ".".join(part for part in parts if not _ALTERNATIVE.match(part))[:200]
 
 
 async def _http(request: Request, error: HTTPException) -> Any:

@@ -78,7 +78,7 @@ def test_its_process_is_started_again_until_the_queue_is_over(tmp_path: Path, mo
     monkeypatch.setenv("GPU_SHOPPER_CHECKIN_TOKEN", "gpun_canary")
     (tmp_path / "agent").mkdir()
     folder = tmp_path / "queue"
-    hold = "env >seen; until [ -e go ]; do sleep 0.02; done"
+    hold = "env >seen; n=0; until [ -e go ] || [ $((n+=1)) -gt 3000 ]; do sleep 0.02; done"
     order([hold, "true"], gpus=1).keep(folder)
     queue = QueueProcess(folder)
     queue.keep_running()
