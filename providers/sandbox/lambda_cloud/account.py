@@ -190,7 +190,8 @@ class LambdaAccount(SandboxAccount[LambdaInstance]):
             machine.phases.plan(at, (0.0, "booting"))
         elif "boots_unhealthy" in machine.quirks:
             machine.phases.plan(at, (0.0, "booting"), (boot_s, "unhealthy"))
-        self.log("instance", "launched", at, [machine.ref], **machine.details)
+        # Billing begins with the request, so the log, from which the bill is derived, says the same.
+        self.log("instance", "launched", self.now, [machine.ref], **machine.details)
         return self.add(machine)
 
     def listed(self) -> list[LambdaInstance]:

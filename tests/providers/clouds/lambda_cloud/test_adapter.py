@@ -279,6 +279,19 @@ async def test_billing_from_the_first_health_check_stays_within_what_is_booked(c
     assert 0 < cloud.truth()[0].total_usd < line.amount_usd
 
 
+async def test_an_instance_that_lands_late_is_billed_from_its_launch_in_the_log_too(cloud: Served) -> None:
+    cloud.arm("create_lands_late", after_s=200.0)
+    with pytest.raises(OutcomeUnknown):
+        await cloud.create()
+    cloud.step(600)
+    (true,) = cloud.truth()
+    await cloud.provider.terminate(true.ref)
+    now = cloud.clock.now()
+    (line,) = await cloud.provider.charges(now - timedelta(days=1), now)
+
+    assert line.amount_usd == cloud.truth()[0].total_usd
+
+
 async def test_an_audit_log_that_cannot_be_read_is_an_error(cloud: Served) -> None:
     now = cloud.clock.now()
     for fault, expected in (("audit_503", Unavailable), ("audit_auth", AuthFailed)):
