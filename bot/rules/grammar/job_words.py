@@ -357,7 +357,7 @@ WORDS: tuple[Word, ...] = (
         "a command of at most 1,000 characters",
         r".{1,1000}",
     ),
-    Word("queue", "COMMANDS", "Commands for one GPU each.", 'queue=["python a.py","python b.py"]', read_queue),
+    Word("queue", "COMMANDS", "Commands for one GPU each.", 'queue=\'["python a.py","python b.py"]\'', read_queue),
     Word("attempts", "NUMBER", "How often it is started at most.", "attempts=3", read_attempts, ("max-attempts",)),
     Word("retry-codes", "CODE[,CODE]", "After which exit codes only.", "retry-codes=75", read_retry_codes),
     Word(

@@ -326,7 +326,8 @@ def test_every_documented_example_parses() -> None:
         assert found.name == sub.name
     known = Policy(presets={"nightly": "8xH100 6h"}, instance_profiles={"moe": ModelProfile("8xRTX3090")})
     for word in WORDS:
-        command = ' run="python train.py"' if word.key in ("config", "run-dir") else ""
+        command = ' run="python train.py"' if word.key in ("config", "run-dir", "attempts", "retry-codes") else ""
+        command += " attempts=3" if word.key == "retry-codes" else ""
         assert isinstance(parse(f"inventory {word.example}{command}", known), ParsedCommand)
         assert all(KEYS[alias] is word for alias in word.aliases)
 
