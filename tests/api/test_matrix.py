@@ -233,6 +233,8 @@ def _of_somebody(caller: str, method: str, path: str) -> set[str] | None:
         return {"unknown_id"}
     if path in (f"{API}/sessions/{{session}}/ssh", f"{API}/sessions/{{session}}/logs"):
         return {"no_host_key"} if caller == OWNER else {"not_yours"}  # Also those who see everything.
+    if path == f"{API}/sessions/{{session}}/migrate":
+        return {"cannot_migrate"} if caller == OWNER else {"not_yours"}  # Nobody else spends its owner's money.
     if method == "GET":
         return {"200"}
     if path == f"{API}/sessions/{{session}}/token":

@@ -40,6 +40,14 @@ def test_a_line_of_the_language_says_the_same() -> None:
     assert parsed.job.queue == BOTH
 
 
+@pytest.mark.parametrize("command", ["python a.py", "[ -e done ] || python a.py"])
+def test_a_word_may_be_one_command(command: str) -> None:
+    parsed = parse("provision 4x4090 2h", POLICY, [("queue", command)])
+    assert not isinstance(parsed, GrammarError)
+    assert parsed.job is not None
+    assert parsed.job.queue == (command,)
+
+
 def test_a_command_may_begin_with_a_bracket() -> None:
     assert read("[ -e done ] || python a.py").queue == ("[ -e done ] || python a.py",)
 

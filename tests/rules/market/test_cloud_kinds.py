@@ -37,11 +37,18 @@ def test_a_cloud_that_runs_programs_only_needs_one_to_be_bought(run: str, to_run
     ("able", "image", "answered"),
     [({"batch": True}, None, 0), ({"onstart_is_command": True}, "a/b:1", 0), ({"onstart_is_command": True}, None, 1)],
 )
-@pytest.mark.parametrize(("needs", "code"), [({"secrets": ("HF_TOKEN",)}, "secrets"), ({"attempts": 2}, "attempts")])
-def test_secrets_and_attempts_need_a_machine_with_an_agent(
+@pytest.mark.parametrize(
+    ("needs", "code"),
+    [
+        ({"secrets": ("HF_TOKEN",)}, "secrets"),
+        ({"attempts": 2}, "attempts"),
+        ({"queue": ("python a.py", "python b.py"), "run": None}, "queue"),
+    ],
+)
+def test_secrets_queues_and_attempts_need_a_machine_with_an_agent(
     able: dict[str, Any], image: str | None, answered: int, needs: dict[str, Any], code: str
 ) -> None:
-    wanted = job(run="python x.py", image=image, **needs)
+    wanted = job(**{"run": "python x.py", "image": image, **needs})
     found = rank([offer(cloud="runpod")], wanted, POLICY, {"runpod": capabilities(**able)})
     assert found.answered == answered
     assert [one.reason_code for one in found.excluded] == ([] if answered else [code])
