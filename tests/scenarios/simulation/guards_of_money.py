@@ -151,8 +151,8 @@ _AMOUNTS = (
         (
             Edit(
                 "bot.services.checkpoints.hold",
-                "    return grant.total_cap_usd + await extension_cap(tx, row.session_id) - used",
-                "    return grant.total_cap_usd + await extension_cap(tx, row.session_id)",
+                "    return grant.total_cap_usd + money.share(await extension_cap(tx, row.session_id), nodes) - used",
+                "    return grant.total_cap_usd + money.share(await extension_cap(tx, row.session_id), nodes)",
             ),
             Edit(
                 "bot.services.checkpoints.hold",
@@ -174,8 +174,8 @@ _AMOUNTS = (
         (
             Edit(
                 TRANSITIONS,
-                "    kept = session.deadline if grant.kind == GrantKind.REPLACE else None",
-                "    kept = None",
+                "    kept = session.deadline if grant.kind == GrantKind.REPLACE or session.nodes > 1 else None",
+                "    kept = session.deadline if session.nodes > 1 else None",
             ),
         ),
         test="tests/services/sessions/test_extension.py"
