@@ -47,5 +47,5 @@ def _install() -> None:
 
 if _FILE.exists():
     _install()
-if "report" in sys.orig_argv:
+if "read-gpus" in sys.orig_argv:
     import pynvml  # noqa: F401 # The agent's archive may bring the real one, which finds no driver here.
