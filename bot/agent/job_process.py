@@ -166,7 +166,9 @@ class CommandFolder:
     def stop(self, state: CommandState) -> bool:
         """Ask its processes to end. A paused one is resumed, because it could not react. False if it does not run."""
         self._end_for_good(state)
-        return self._signal(state, signal.SIGTERM) and self._signal(state, signal.SIGCONT)
+        is_asked = self._signal(state, signal.SIGTERM)
+        self._signal(state, signal.SIGCONT)  # It may have ended already.
+        return is_asked
 
     def kill(self, state: CommandState) -> bool:
         """End its processes at once. False if it does not run."""
