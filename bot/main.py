@@ -45,8 +45,8 @@ SLACK_PATH = "/slack/events"
 BEAT_S, STALLED_S = 1.0, 30.0
 #: The policy file is looked at this often.
 POLICY_S = 5.0
-#: Rows of a large ledger are many short-lived objects without cycles: the search for cycles among them took a quarter
-#: of the time of a pass over a fleet.
+#: Rows of a large ledger are many short-lived objects without cycles. The garbage collector took a quarter of the time
+#: of a pass over a fleet, so it runs less often.
 GC_THRESHOLDS = (20_000, 50, 100)
 KEPT = "The last good policy stays in force; mend the file."
 

@@ -90,7 +90,7 @@ class CommandFolder:
 
     folder: Path
     log_name: str = "log"
-    #: A second start with the same name starts nothing, whoever was ended in the middle of the first one.
+    #: A second start with the same name starts nothing, even if the process that made the first one died meanwhile.
     once: bool = False
 
     @property

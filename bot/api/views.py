@@ -21,7 +21,7 @@ from bot.api.schemas.sessions import (
 )
 from bot.rules.approvals.approvers import is_slack_group, mentioned_approvers
 from bot.rules.instances.checked_gpus import checked_gpus
-from bot.rules.migrations.text import NUMBERS, progress_line
+from bot.rules.migrations.text import NUMBERS
 from bot.rules.nodes.authorized_keys import fingerprint
 from bot.rules.nodes.host_keys import KeyMatch, compare
 from bot.rules.policy.tiers import ApproverGroup
@@ -32,6 +32,7 @@ from bot.services.billing.true_up import Range
 from bot.services.checkpoints.hold import disk_rate
 from bot.services.grants import amendments
 from bot.services.market.codec import hold_line, offer_from_json, outlook_of, parts_line
+from bot.services.migrations.messages import progress
 from bot.services.nodes.connection import SSH_PORT, api_url, known_hosts, ssh_command
 from bot.services.nodes.host_keys import reported_key
 from bot.services.nodes.job_results import job_of
@@ -40,7 +41,6 @@ from bot.services.nodes.views import agent_view
 from bot.services.runtime import recovery_mode
 from bot.services.runtime.context import Context
 from ledger.kernel.checkpoint_step import WAITS
-from ledger.kernel.ids import short_id
 from ledger.kernel.states import LIVE_SESSION, RequestState, SessionState
 from ledger.models import Instance, Node, Option, Request
 from ledger.queries.views import RequestView, SessionView
@@ -217,13 +217,7 @@ def _migration(view: SessionView) -> MigrationOut | None:
     found = view.migration
     if found is None:
         return None
-    line = progress_line(
-        found.step,
-        found.note,
-        short_id(found.source_request_id),
-        short_id(found.request_id),
-        is_target=found.request_id == view.session.request_id,
-    )
+    line = progress(found, view.session.request_id)
     return MigrationOut.of(found, number=NUMBERS.get(found.step), line=line)
 
 

@@ -14,5 +14,5 @@ __all__ = ["main"]
 def main() -> None:
     """Run the installed program `gpu-shopper`."""
     if not print_help(sys.argv):
-        gc.disable()  # What a command imports is no garbage, and the search for some takes a quarter of the import.
+        gc.disable()  # What a command imports stays, and the garbage collector takes a quarter of the import.
         load("lazy").build()()

@@ -17,7 +17,7 @@ class EndGroup(Vocabulary):
     WORK_SUCCEEDED = "work_succeeded", "its work succeeded"
     WORK_FAILED = "work_failed", "its work failed"
     UNUSED = "unused", "idle or unresponsive"
-    MOVED = "moved", "its run runs on another machine"
+    MOVED = "moved", "part of the move of a run"
     FAILED = "failed", "the instance or its cloud failed"
     NOT_APPROVED = "not_approved", "nothing was launched"
 

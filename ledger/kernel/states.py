@@ -121,6 +121,8 @@ LEGAL: dict[type[State], dict[State, frozenset[State]]] = {
 
 #: An instance row in one of these may exist at the cloud; at most one such row per grant.
 OPEN_INSTANCE = frozenset({_I.READY, _I.SENDING, _I.UNKNOWN, _I.LIVE, _I.STOPPED, _I.TERMINATING})
+#: A machine in one of these may still become, or is, a part of its set. An unknown outcome counts until it is known.
+PART_OF_SET = OPEN_INSTANCE - {_I.TERMINATING, _I.STOPPED}
 #: Rows for which the cloud may be billing.
 BILLABLE_INSTANCE = frozenset({_I.LIVE, _I.STOPPED, _I.TERMINATING})
 #: A request in one of these has no outcome yet.
@@ -128,6 +130,8 @@ UNDECIDED = frozenset({_R.WAITING, _R.QUOTING, _R.PENDING})
 LIVE_SESSION = frozenset({_S.QUEUED, _S.PROVISIONING, _S.RUNNING, _S.STOPPED, _S.TERMINATING})
 #: Sessions in which there is something to end.
 ENDABLE_SESSION = LIVE_SESSION - {_S.TERMINATING}
+#: No cloud has a machine of it any more.
+ENDED_SESSION = frozenset(SessionState) - LIVE_SESSION
 
 
 #: A claim continues through a move into one of these: the create is called under it, and the scheduler watches a

@@ -1,4 +1,4 @@
-"""Store what the jobs of sessions have done: the result of each command of a queue."""
+"""Store the results of a queue's commands, and the checkpoints from which replacements continue."""
 
 from __future__ import annotations
 

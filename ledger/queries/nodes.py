@@ -46,7 +46,7 @@ class NodeContext:
     #: The step of the migration that moves its run away, and since when that one's target may start.
     moved_from: MigrationStep | None = None
     moved_started_at: datetime | None = None
-    #: The step of the migration that it is the target of, and from where its run goes on.
+    #: The step of the migration that it is the target of, and from where its run continues.
     moved_to: MigrationStep | None = None
     resume_from: str | None = None
 

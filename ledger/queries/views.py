@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -234,6 +235,10 @@ async def _session_views(tx: AsyncSession, sessions: Sequence[Session]) -> list[
     requests = {r.id: r for r in await tx.scalars(select(Request).where(Request.id.in_(request_ids)))}
     rows = (await tx.scalars(select(Instance).where(Instance.session_id.in_(ids)).order_by(Instance.n))).all()
     newest = {i.session_id: i for i in rows if not i.node_rank}
+    further: defaultdict[str, list[Instance]] = defaultdict(list)
+    for one in rows:
+        if one.node_rank:
+            further[one.session_id].append(one)
     grants = {
         g.session_id: g
         for g in await tx.scalars(
@@ -251,7 +256,7 @@ async def _session_views(tx: AsyncSession, sessions: Sequence[Session]) -> list[
     moves = await migrations_of(tx, ids)
     found = []
     for s in sessions:
-        others = [one for one in rows if one.session_id == s.id and one.node_rank]
+        others = further[s.id]
         row, grant, every = newest.get(s.id), grants.get(s.id), booked.get(s.id, {})
         total = sum((one.usd for one in every.values()), Decimal(0))
         mine = every.get(row.id, NOTHING) if row else NOTHING

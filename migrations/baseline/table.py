@@ -64,3 +64,20 @@ def unique_where(name: str, table_name: str, column: str, condition: str) -> Non
     """Create an index that allows each value of the column once among the rows that meet the condition."""
     where = sa.text(condition)
     op.create_index(name, table_name, [column], unique=True, sqlite_where=where, postgresql_where=where)
+
+
+def refuse_changes(table_name: str, *, fixed: str, kept: str, change: str = "UPDATE") -> None:
+    """Refuse every `change` of a table's rows with the sentence `fixed`, and their deletion with `kept`."""
+    refusals = ((f"{table_name}_fixed", change, fixed), (f"{table_name}_no_delete", "DELETE", kept))
+    is_postgresql = op.get_context().dialect.name == "postgresql"
+    for trigger, what, message in refusals:
+        before = f"CREATE TRIGGER {trigger} BEFORE {what} ON {table_name}"
+        refused = (
+            f"FOR EACH ROW EXECUTE FUNCTION ledger_refuse('{message}')"
+            if is_postgresql
+            else f"BEGIN SELECT RAISE(ABORT, '{message}'); END"
+        )
+        op.execute(sa.text(f"{before} {refused}"))
+    if is_postgresql:
+        before = f"CREATE TRIGGER {table_name}_no_truncate BEFORE TRUNCATE ON {table_name}"
+        op.execute(sa.text(f"{before} FOR EACH STATEMENT EXECUTE FUNCTION ledger_refuse('{kept}')"))

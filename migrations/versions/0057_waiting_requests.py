@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import sqlalchemy as sa
 from alembic import op
 
-from migrations.baseline.table import HOURS, ID, JSON, NAME, STATE, TEXT, TIME, USD, WHOLE, optional, required, table
+from migrations.baseline.table import (
+    HOURS,
+    ID,
+    JSON,
+    NAME,
+    STATE,
+    TEXT,
+    TIME,
+    USD,
+    WHOLE,
+    optional,
+    refuse_changes,
+    required,
+    table,
+)
 
 revision = "0057"
 down_revision = "0056"
@@ -18,10 +30,6 @@ depends_on = None
 FIXED = (
     "id, request_id, approver, on_behalf_of, owner, label, gpu, hours, price_cap_usd_h, total_cap_usd, until, tier, "
     "confirmed_usd, rule, at"
-)
-REFUSALS = (
-    ("advance_approvals_fixed", f"UPDATE OF {FIXED}", "an approval in advance never changes what it covers"),
-    ("advance_approvals_no_delete", "DELETE", "an approval in advance is never deleted"),
 )
 
 
@@ -74,8 +82,12 @@ def upgrade() -> None:
     )
     op.add_column("approvals", sa.Column("source_approval_id", ID, nullable=True))
     op.create_index("uq_approvals_source_approval_id", "approvals", ["source_approval_id"], unique=True)
-    for statement in _postgresql() if op.get_context().dialect.name == "postgresql" else _sqlite():
-        op.execute(sa.text(statement))
+    refuse_changes(
+        "advance_approvals",
+        fixed="an approval in advance never changes what it covers",
+        kept="an approval in advance is never deleted",
+        change=f"UPDATE OF {FIXED}",
+    )
 
 
 def downgrade() -> None:
@@ -84,20 +96,3 @@ def downgrade() -> None:
     op.drop_column("approvals", "source_approval_id")
     op.drop_table("advance_approvals")
     op.drop_table("wait_limits")
-
-
-def _sqlite() -> Iterator[str]:
-    for name, change, message in REFUSALS:
-        yield (
-            f"CREATE TRIGGER {name} BEFORE {change} ON advance_approvals BEGIN SELECT RAISE(ABORT, '{message}'); END"
-        )
-
-
-def _postgresql() -> Iterator[str]:
-    for name, change, message in REFUSALS:
-        refused = f"EXECUTE FUNCTION ledger_refuse('{message}')"
-        yield f"CREATE TRIGGER {name} BEFORE {change} ON advance_approvals FOR EACH ROW {refused}"
-    yield (
-        "CREATE TRIGGER advance_approvals_no_truncate BEFORE TRUNCATE ON advance_approvals "
-        "FOR EACH STATEMENT EXECUTE FUNCTION ledger_refuse('an approval in advance is never deleted')"
-    )

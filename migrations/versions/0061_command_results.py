@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import sqlalchemy as sa
 from alembic import op
 
-from migrations.baseline.table import ID, TEXT, TIME, WHOLE, optional, required, table
+from migrations.baseline.table import ID, TEXT, TIME, WHOLE, optional, refuse_changes, required, table
 
 revision = "0061"
 down_revision = "0060"
 branch_labels = None
 depends_on = None
-
-REFUSALS = (
-    ("command_results_fixed", "UPDATE", "the result of a command never changes"),
-    ("command_results_no_delete", "DELETE", "the result of a command is never deleted"),
-)
 
 
 def upgrade() -> None:
@@ -35,25 +28,13 @@ def upgrade() -> None:
             sa.CheckConstraint("ended_at >= started_at", name=op.f("ck_command_results_ended_after_start")),
         ],
     )
-    for statement in _postgresql() if op.get_context().dialect.name == "postgresql" else _sqlite():
-        op.execute(sa.text(statement))
+    refuse_changes(
+        "command_results",
+        fixed="the result of a command never changes",
+        kept="the result of a command is never deleted",
+    )
 
 
 def downgrade() -> None:
     """Forget the results; each session keeps how its job ended."""
     op.drop_table("command_results")
-
-
-def _sqlite() -> Iterator[str]:
-    for name, change, message in REFUSALS:
-        yield f"CREATE TRIGGER {name} BEFORE {change} ON command_results BEGIN SELECT RAISE(ABORT, '{message}'); END"
-
-
-def _postgresql() -> Iterator[str]:
-    for name, change, message in REFUSALS:
-        refused = f"EXECUTE FUNCTION ledger_refuse('{message}')"
-        yield f"CREATE TRIGGER {name} BEFORE {change} ON command_results FOR EACH ROW {refused}"
-    yield (
-        "CREATE TRIGGER command_results_no_truncate BEFORE TRUNCATE ON command_results "
-        "FOR EACH STATEMENT EXECUTE FUNCTION ledger_refuse('the result of a command is never deleted')"
-    )

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import sqlalchemy as sa
 from alembic import op
 
-from migrations.baseline.table import ID, TEXT, TIME, USD, WHOLE, optional, required, table
+from migrations.baseline.table import ID, TEXT, TIME, USD, WHOLE, optional, refuse_changes, required, table
 
 revision = "0062"
 down_revision = "0061"
 branch_labels = None
 depends_on = None
-
-REFUSALS = (
-    ("resume_points_fixed", "UPDATE", "a resume point never changes"),
-    ("resume_points_no_delete", "DELETE", "a resume point is never deleted"),
-)
 
 
 def upgrade() -> None:
@@ -32,25 +25,9 @@ def upgrade() -> None:
         indexes=[["session_id"]],
         also=[sa.CheckConstraint("lost_s >= 0", name=op.f("ck_resume_points_lost_not_negative"))],
     )
-    for statement in _postgresql() if op.get_context().dialect.name == "postgresql" else _sqlite():
-        op.execute(sa.text(statement))
+    refuse_changes("resume_points", fixed="a resume point never changes", kept="a resume point is never deleted")
 
 
 def downgrade() -> None:
     """Forget the resume points; the audit log has them."""
     op.drop_table("resume_points")
-
-
-def _sqlite() -> Iterator[str]:
-    for name, change, message in REFUSALS:
-        yield f"CREATE TRIGGER {name} BEFORE {change} ON resume_points BEGIN SELECT RAISE(ABORT, '{message}'); END"
-
-
-def _postgresql() -> Iterator[str]:
-    for name, change, message in REFUSALS:
-        refused = f"EXECUTE FUNCTION ledger_refuse('{message}')"
-        yield f"CREATE TRIGGER {name} BEFORE {change} ON resume_points FOR EACH ROW {refused}"
-    yield (
-        "CREATE TRIGGER resume_points_no_truncate BEFORE TRUNCATE ON resume_points "
-        "FOR EACH STATEMENT EXECUTE FUNCTION ledger_refuse('a resume point is never deleted')"
-    )

@@ -54,7 +54,7 @@ class QueueRunner:
         return self.journal.results.keys() >= self.order.queue.commands.keys()
 
     def run(self) -> None:
-        """Run until every command has its result. What fails for now, such as a full disk, is tried again."""
+        """Run until every command has its result. Whatever may pass, such as a full disk, is tried again."""
         while not self.is_over:
             with contextlib.suppress(OSError, subprocess.SubprocessError):
                 self.look()

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Final
 
-from bot.rules.checkpoints.verification import SLACK, Newest, StoreLocation
+from bot.rules.checkpoints.verification import SLACK, STEP_IN_PATH, Newest, StoreLocation
 from bot.rules.values.phrases import plural, usd
 from ledger.kernel import money
 
-_STEP: Final = re.compile(r"(?:step|checkpoint|ckpt|iter|epoch)[-_=]?(\d{1,15})", re.IGNORECASE)
 #: A checkpoint with less than this share of the size of the one before was cut off. Compression changes a size less.
 LEAST_SHARE: Final = Decimal("0.9")
 
@@ -43,7 +41,7 @@ def checkpoints_in(files: Sequence[Newest]) -> list[SavedCheckpoint]:
     """Group the files of a place into checkpoints, the newest first: by step where a path names one."""
     groups: dict[str, list[Newest]] = {}
     for one in files:
-        groups.setdefault(_group(one.path), []).append(one)
+        groups.setdefault(checkpoint_path(one.path), []).append(one)
     found = [
         SavedCheckpoint(
             path,
@@ -98,11 +96,11 @@ class LostWork:
         return f"{took} of work (about {usd(self.usd)})"
 
 
-def _group(path: str) -> str:
-    """Return what names a checkpoint: the path up to the last part with a step, or all of it."""
+def checkpoint_path(path: str) -> str:
+    """Return what names a file's checkpoint: its path up to the last part with a step, or all of it."""
     parts = path.split("/")
     for place in range(len(parts) - 1, -1, -1):
-        if _STEP.search(parts[place]):
+        if STEP_IN_PATH.search(parts[place]):
             return "/".join(parts[: place + 1])
     return path
 

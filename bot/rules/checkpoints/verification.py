@@ -17,7 +17,8 @@ from providers.capabilities import Capabilities
 
 _PLACE: Final = re.compile(r"(hf|s3)://([^/\s]+)(?:/(\S*))?", re.IGNORECASE)
 _URL: Final = re.compile(r"https://[^/\s?#]+/[^\s#]+", re.IGNORECASE)
-_STEP: Final = re.compile(r"(?:step|checkpoint|ckpt|iter|epoch)[-_=]?(\d{1,15})", re.IGNORECASE)
+#: How a part of a path names the step of a checkpoint.
+STEP_IN_PATH: Final = re.compile(r"(?:step|checkpoint|ckpt|iter|epoch)[-_=]?(\d{1,15})", re.IGNORECASE)
 #: Clocks differ, and an upload takes a while.
 SLACK: Final = timedelta(minutes=5)
 #: Before data is deleted at the end of a hold the operators get this long to answer, as far as the time is paid for.
@@ -55,7 +56,7 @@ class Newest:
     @property
     def step(self) -> int | None:
         """Return the step in the checkpoint's path, such as `step-1200/model.pt`."""
-        found = _STEP.findall(self.path)
+        found = STEP_IN_PATH.findall(self.path)
         return int(found[-1]) if found else None
 
 

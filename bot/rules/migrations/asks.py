@@ -57,5 +57,6 @@ def as_target(normal: Sequence[NodeInstruction], moved: MovedTo | None) -> tuple
     if moved.step in (_M.ENDING, _M.FAILED):
         # It must not save: its place belongs to the source again.
         return (_I.STOP,) if _I.STOP in normal else tuple(normal)
-    told = [f"{RESUME}{moved.resume_from}"] if moved.step is _M.VERIFIED or moved.step in TARGET_MAY_RUN else []
-    return (*normal, *told, *([START] if moved.step in TARGET_MAY_RUN else []))
+    may_start = moved.step in TARGET_MAY_RUN
+    resume = [f"{RESUME}{moved.resume_from}"] if may_start or moved.step is _M.VERIFIED else []
+    return (*normal, *resume, *([START] if may_start else []))

@@ -6,10 +6,10 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from bot.rules.checkpoints.resume import address, checkpoint_path
 from bot.rules.checkpoints.verification import Newest, StoreLocation
 from ledger.kernel.steps.migration_step import TARGET_MAY_RUN, MigrationStep
 
-_STEP_PART: Final = re.compile(r"(?:step|checkpoint|ckpt|iter|epoch)[-_=]?\d{1,15}", re.IGNORECASE)
 #: What can stand in one line of `asks`.
 _PLAIN: Final = re.compile(r"[!-~]{1,1500}")
 
@@ -19,12 +19,7 @@ def resume_place(location: str, where: StoreLocation, newest: Newest) -> str:
 
     A name with spaces or other signs can't be handed over in a line, so then it is the place of all checkpoints.
     """
-    if where.scheme == "https":
-        return location
-    parts = newest.path.split("/")
-    named = [number for number, part in enumerate(parts, 1) if _STEP_PART.search(part)]
-    path = "/".join(parts[: named[-1]] if named else parts)
-    place = f"{where.scheme}://{where.root}/{path}"
+    place = address(where, checkpoint_path(newest.path))
     return place if _PLAIN.fullmatch(place) else location
 
 

@@ -19,7 +19,7 @@ from bot.rules.nodes.machine_report import StartupStep, StepOutcome
 from bot.rules.nodes.resume_steps import CHECKPOINT_STEP
 from bot.rules.values.phrases import hours, plural
 from ledger.kernel.end_reason import WENT_WELL, WENT_WRONG, EndGroup, reasons
-from ledger.kernel.states import RequestState, SessionState
+from ledger.kernel.states import ENDED_SESSION, RequestState, SessionState
 from ledger.kernel.steps.migration_step import TARGET_MAY_RUN, MigrationStep
 
 _M, _S, _R = MigrationStep, SessionState, RequestState
@@ -44,10 +44,10 @@ _LATE: Final[Mapping[MigrationStep, str]] = {
 SKEW: Final = timedelta(minutes=1)
 #: Ends of the source after which nothing is left to move: somebody ended it, or its job ended.
 _MEANT: Final = reasons(EndGroup.ORDERED) | WENT_WELL | WENT_WRONG
-_ENDED: Final = frozenset({_S.TERMINATED, _S.FAILED})
 _CLOSED: Final = frozenset({_R.REJECTED, _R.CANCELLED, _R.EXPIRED, _R.UNAVAILABLE})
 _PENDING: Final = frozenset({StepOutcome.WAITING, StepOutcome.RUNNING})
-_TRAINS: Final = frozenset({Work.RUNNING, Work.SAVING})
+#: A job that reports one of these writes checkpoints.
+TRAINS: Final = frozenset({Work.RUNNING, Work.SAVING})
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Machine:
     @property
     def is_over(self) -> bool:
         """Whether its machine is proved gone and no other one comes."""
-        return self.state in _ENDED
+        return self.state in ENDED_SESSION
 
     @property
     def work(self) -> Work | None:
@@ -165,7 +165,7 @@ def _problem(facts: Facts) -> NextStep | None:
     source, target = facts.source, facts.target
     may_run = facts.step in TARGET_MAY_RUN
     if not may_run:
-        ended = source.state in _ENDED or source.state is _S.TERMINATING
+        ended = source.is_over or source.state is _S.TERMINATING
         if ended and source.end_code in _MEANT:
             return _fail(facts, "The run's own machine was ended, so there is nothing left to move.")
         if source.work is not None and source.work.is_over and not source.is_over:
@@ -188,7 +188,7 @@ def _problem(facts: Facts) -> NextStep | None:
 
 
 def _goes_on(facts: Facts) -> bool:
-    return facts.source.state is _S.RUNNING and facts.source.work in _TRAINS
+    return facts.source.state is _S.RUNNING and facts.source.work in TRAINS
 
 
 def _provisioned(facts: Facts) -> NextStep:

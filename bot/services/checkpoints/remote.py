@@ -12,6 +12,7 @@ from bot.rules.checkpoints.verification import Newest, Reported, StoreLocation
 from bot.rules.values.phrases import Verdict, deny
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.runtime.context import Context
+from bot.services.runtime.ports import CheckpointStores
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +36,15 @@ async def look(ctx: Context, location: str | None, reported: Reported, now: date
         return RemoteLook(deny(ReplyCode.UNREACHABLE, "Its checkpoints are at no place that can be read from here."))
     if (why := not_listed(location, ctx.policy.checkpoint_places)) is not None:
         return RemoteLook(deny(ReplyCode.UNREACHABLE, why), where)
+    return await look_at(ctx, ctx.checkpoints, where, reported, now)
+
+
+async def look_at(
+    ctx: Context, stores: CheckpointStores, where: StoreLocation, reported: Reported, now: datetime
+) -> RemoteLook:
+    """Read the newest file at a place that may be read, and judge it against what an agent reported."""
     try:
-        found = await ctx.checkpoints.newest(where.scheme, where.root, where.path)
+        found = await stores.newest(where.scheme, where.root, where.path)
     except StoreUnreachable as error:
         return RemoteLook(deny(ReplyCode.UNREACHABLE, f"Its checkpoints can't be read: {error}."), where)
     newest = Newest(found.path, found.size, found.at) if found else None

@@ -6,6 +6,7 @@ the answer is known, so that no job begins anew beside its own checkpoint.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -64,8 +65,10 @@ async def resumes_due(ctx: Context) -> int:
     now = ctx.clock.now()
     async with ctx.db.read() as tx:
         waiting = await unresumed(tx)
-    for one in waiting:
-        await alone(ctx, one.instance.id, "the search for its checkpoint", _resume(ctx, one, now), None)
+    # A store that does not answer delays no other one.
+    await asyncio.gather(
+        *(alone(ctx, one.instance.id, "the search for its checkpoint", _resume(ctx, one, now), None) for one in waiting)
+    )
     if waiting:
         ctx.hints.outbox.set()
     return len(waiting)

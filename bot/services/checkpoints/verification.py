@@ -10,14 +10,14 @@ from __future__ import annotations
 import logging
 from datetime import datetime, timedelta
 
-from bot.outbound.checkpoint_stores import StoreUnreachable
 from bot.rules.checkpoints import verification as rules
 from bot.rules.checkpoints.stores import not_listed
-from bot.rules.checkpoints.verification import Newest, Reported, StoreLocation, Unverified
+from bot.rules.checkpoints.verification import Reported, StoreLocation, Unverified
 from bot.rules.values.phrases import Verdict, deny
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import authorization
 from bot.services.checkpoints import hold
+from bot.services.checkpoints.remote import look_at
 from bot.services.nodes.checkins import node_status
 from bot.services.notifications.paging import OPERATORS, page, page_in
 from bot.services.runtime.context import Context
@@ -127,12 +127,7 @@ async def _verify(ctx: Context, where: StoreLocation, row: Instance, node: Node 
         over = status.work_over_at if status.work.is_over else status.idle_since
         reported = Reported(over or _may_have_worked_until(row, node), status.checkpoint_step, status.checkpoint_at)
     assert ctx.checkpoints is not None  # noqa: S101 # Its caller has checked.
-    try:
-        found = await ctx.checkpoints.newest(where.scheme, where.root, where.path)
-    except StoreUnreachable as error:
-        return deny(ReplyCode.UNREACHABLE, f"Its checkpoints can't be read: {error}.")
-    newest = Newest(found.path, found.size, found.at) if found else None
-    return rules.judge(newest, reported, ctx.policy.checkpoint_max_age_s, now)
+    return (await look_at(ctx, ctx.checkpoints, where, reported, now)).verdict
 
 
 def _may_have_worked_until(row: Instance, node: Node) -> datetime | None:

@@ -1,9 +1,10 @@
-"""Notify the owner of a migration where no other message says it: the run moved, or the move failed."""
+"""Say how far a migration is, and notify its owner where no other message does: the run moved, or the move failed."""
 
 from __future__ import annotations
 
 from datetime import datetime
 
+from bot.rules.migrations.text import progress_line
 from bot.services.people import direct_messages
 from bot.services.runtime.context import Context
 from ledger.core import Tx
@@ -13,6 +14,12 @@ from ledger.kernel.steps.migration_step import TARGET_MAY_RUN, MigrationStep
 from ledger.models import Migration, Request, Session
 
 _M = MigrationStep
+
+
+def progress(moved: Migration, request_id: str) -> str:
+    """Say how far a migration is, for the card of its source's request or of its target's."""
+    here, there = short_id(moved.source_request_id), short_id(moved.request_id)
+    return progress_line(moved.step, moved.note, here, there, is_target=moved.request_id == request_id)
 
 
 async def notify(

@@ -1,4 +1,4 @@
-"""Store what agents report of their queues' commands, and share a session's bill among them."""
+"""Make the rows of what agents report of their queues' commands."""
 
 from __future__ import annotations
 

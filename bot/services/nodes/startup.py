@@ -34,7 +34,7 @@ STARTS_ANEW = ResumePoint()
 async def plans(tx: Tx, instance_ids: Collection[str]) -> dict[str, dict[str, Any]]:
     """Return the plan of each instance as its agent reads it; an empty one where nothing is to be done.
 
-    A machine of a set has none until all of them are ready: only then each is told where the others are.
+    A machine of a set has none until all of them are ready, because only then the addresses of the others are known.
     """
     found: dict[str, dict[str, Any]] = {}
     jobs = await startup_jobs(tx, instance_ids) if instance_ids else {}

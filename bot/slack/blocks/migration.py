@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from bot.rules.migrations.text import progress_line
+from bot.services.migrations.messages import progress
 from bot.slack.blocks.elements import safe
-from ledger.kernel.ids import short_id
 from ledger.kernel.steps.migration_step import MigrationStep
 from ledger.models import Migration
 
@@ -19,11 +18,5 @@ def lines(migration: Migration | None, request_id: str) -> list[str]:
     """Return the line about a migration on the card of a request; none where there is no migration."""
     if migration is None:
         return []
-    said = progress_line(
-        migration.step,
-        migration.note,
-        short_id(migration.source_request_id),
-        short_id(migration.request_id),
-        is_target=migration.request_id == request_id,
-    )
-    return [f"{_MARKS.get(migration.step, ':truck:')} {safe(said, 400)}"]
+    said = safe(progress(migration, request_id), 400)
+    return [f"{_MARKS.get(migration.step, ':truck:')} {said}"]

@@ -20,7 +20,7 @@ from bot.slack.blocks.approvals import machine_title
 from bot.slack.blocks.elements import SENTENCE_MAX, Message, code, dollars, person, safe, when
 from ledger.kernel.checkpoint_step import CheckpointStep
 from ledger.kernel.job_state import JobState
-from ledger.kernel.states import InstanceState, RequestState, SessionState
+from ledger.kernel.states import ENDED_SESSION, InstanceState, RequestState, SessionState
 from ledger.models import Event, Instance, Session
 from ledger.queries.views import RequestView, SessionView
 
@@ -29,7 +29,6 @@ DONE, WAITING, BAD, WARN = ":white_check_mark:", ":hourglass_flowing_sand:", ":x
 PAUSED = ":double_vertical_bar:"
 #: Lines about a stop and the start after it, the newest ones.
 STOPS_SHOWN = 4
-_OVER = frozenset({SessionState.TERMINATED, SessionState.FAILED})
 _I = InstanceState
 
 
@@ -77,7 +76,7 @@ def lines(
         return []
     times = [times_of(row, moves) for row in view.instances[-4:]]
     # The reason of the end stands once, in the session's line below.
-    why = view.session.end_reason if view.session.state in _OVER else ""
+    why = view.session.end_reason if view.session.state in ENDED_SESSION else ""
     # A card has room for one of both. The GPUs are those of its title, and `/gpu status` has them, too.
     steps = [
         line

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import case, func, select
+from sqlalchemy import case, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.engine.db import insert_for
@@ -55,22 +55,3 @@ async def earlier_results(tx: AsyncSession, instance_ids: Collection[str]) -> di
         key: EarlierResults(frozenset(number for number, _ in each), sum(bad for _, bad in each))
         for key, each in found.items()
     }
-
-
-@dataclass(frozen=True, slots=True)
-class QueueTotals:
-    """Count the commands of a queue that are done and that failed."""
-
-    done: int = 0
-    failed: int = 0
-
-
-async def queue_totals(tx: AsyncSession, session_ids: Collection[str]) -> dict[str, QueueTotals]:
-    """Return by session how many commands of its queue are done and failed, from one query."""
-    good = func.sum(case((CommandResult.exit_code == 0, 1), else_=0))
-    rows: Any = await tx.execute(
-        select(CommandResult.session_id, good, func.count())
-        .where(CommandResult.session_id.in_(list(session_ids)))
-        .group_by(CommandResult.session_id)
-    )
-    return {session_id: QueueTotals(int(done), int(every) - int(done)) for session_id, done, every in rows}

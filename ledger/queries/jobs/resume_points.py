@@ -37,9 +37,9 @@ async def unresumed(tx: AsyncSession) -> list[Unresumed]:
         .where(Instance.state.in_(OPEN_INSTANCE), GrantRow.kind == GrantKind.REPLACE)
         .where(ResumePoint.instance_id.is_(None))
         .order_by(Instance.id)
-        .limit(MOST)
     )
-    return [Unresumed(row, job) for row, job in rows if job.checkpoint is not None]
+    # Jobs without checkpoints never get a resume point, so they must not take the places of others.
+    return [Unresumed(row, job) for row, job in rows if job.checkpoint is not None][:MOST]
 
 
 async def resume_states(tx: AsyncSession, instance_ids: Collection[str]) -> dict[str, ResumePoint | None]:
@@ -57,11 +57,3 @@ async def add_resume_point(tx: AsyncSession, **values: Any) -> bool:
     """Store a resume point. False when another replica has stored it already."""
     insert = insert_for(tx, ResumePoint).values(**values).on_conflict_do_nothing(index_elements=["instance_id"])
     return (await tx.execute(insert.returning(ResumePoint.instance_id))).first() is not None
-
-
-async def resume_points_of(tx: AsyncSession, session_id: str) -> list[ResumePoint]:
-    """Return the resume points of a session, the oldest first."""
-    rows = await tx.scalars(
-        select(ResumePoint).where(ResumePoint.session_id == session_id).order_by(ResumePoint.found_at)
-    )
-    return list(rows)

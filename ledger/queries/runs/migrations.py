@@ -1,4 +1,4 @@
-"""Read migrations: what is due, what a session is moved by, and what a request moves."""
+"""Read migrations: what is due, and what moves a session or has moved it."""
 
 from __future__ import annotations
 
@@ -23,11 +23,6 @@ async def open_migration_of(tx: AsyncSession, session_id: str) -> Migration | No
     target = select(Session.request_id).where(Session.id == session_id).scalar_subquery()
     mine = or_(Migration.source_session_id == session_id, Migration.request_id == target)
     return await tx.scalar(select(Migration).where(mine, Migration.step.not_in(OVER)).limit(1))
-
-
-async def migration_of_request(tx: AsyncSession, request_id: str) -> Migration | None:
-    """Return the migration whose target a request is for."""
-    return await tx.scalar(select(Migration).where(Migration.request_id == request_id))
 
 
 async def last_migration_of(tx: AsyncSession, session_id: str, request_id: str) -> Migration | None:

@@ -9,15 +9,13 @@ from typing import Any
 from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from ledger.kernel.states import ENDABLE_SESSION, OPEN_INSTANCE, InstanceState, SessionState
+from ledger.kernel.states import ENDABLE_SESSION, PART_OF_SET, InstanceState, SessionState
 from ledger.models import Instance, Session
 
-#: A machine in one of these may still become, or is, a part of its set. An unknown outcome counts until it is known.
-_PART = OPEN_INSTANCE - {InstanceState.TERMINATING, InstanceState.STOPPED}
 #: The closed and ending machines of a set are its failures.
 _COUNT: ColumnElement[int] = (
     select(func.count())
-    .where(Instance.session_id == Session.id, Instance.state.in_(_PART))
+    .where(Instance.session_id == Session.id, Instance.state.in_(PART_OF_SET))
     .correlate(Session)
     .scalar_subquery()
 )
@@ -31,7 +29,7 @@ async def broken_sets(tx: AsyncSession) -> list[str]:
 
 async def is_whole(tx: AsyncSession, session: Session) -> bool:
     """Whether no machine of a session has failed: none of its set, or none at all where it has one."""
-    mine = (Instance.session_id == session.id, Instance.state.in_(_PART))
+    mine = (Instance.session_id == session.id, Instance.state.in_(PART_OF_SET))
     return session.nodes == 1 or (await tx.scalar(select(func.count()).where(*mine)) or 0) >= session.nodes
 
 
@@ -43,7 +41,7 @@ async def is_ready(tx: AsyncSession, session: Session) -> bool:
 
 async def failed_first(tx: AsyncSession, session_id: str) -> Instance | None:
     """Return the machine of a set that failed first, as its rows say."""
-    mine = (Instance.session_id == session_id, Instance.state.not_in(_PART))
+    mine = (Instance.session_id == session_id, Instance.state.not_in(PART_OF_SET))
     order = (func.coalesce(Instance.terminate_asked_at, Instance.ended_at).is_(None), Instance.terminate_asked_at)
     return await tx.scalar(select(Instance).where(*mine).order_by(*order, Instance.ended_at, Instance.n).limit(1))
 

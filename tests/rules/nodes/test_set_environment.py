@@ -1,4 +1,4 @@
-"""What a machine of a set is told about the others."""
+"""The variables of a set: where each of its machines finds the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many seeds: the same order with any number of processes, and a record that an interrupted run goes on with."""
+"""Many seeds: the same order with any number of processes, and a record with which an interrupted run continues."""
 
 from __future__ import annotations
 

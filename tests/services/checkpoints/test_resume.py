@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 
 import pytest
+from sqlalchemy import select
 
 from bot.services.checkpoints.resume import last_verified_checkpoint
 from bot.services.nodes.startup import plans
 from ledger.kernel.job import SpotPolicy
 from ledger.kernel.states import InstanceState, SessionState
 from ledger.models import Instance, ResumePoint
-from ledger.queries.jobs.resume_points import resume_points_of
 from ledger.queries.views import SessionView
 from tests.services.checkpoints.test_verification import looks_at
 from tests.support.stores import Shelf, served
@@ -58,7 +58,8 @@ class Trained:
 
     async def points(self) -> list[ResumePoint]:
         async with self.w.ctx.db.read() as tx:
-            return await resume_points_of(tx, (await self.view()).session.id)
+            mine = ResumePoint.session_id == (await self.view()).session.id
+            return list(await tx.scalars(select(ResumePoint).where(mine).order_by(ResumePoint.found_at)))
 
 
 async def trained(w: World, shelf: Shelf, place: str = "a") -> Trained:
@@ -104,8 +105,8 @@ async def test_a_replacement_goes_on_from_the_last_good_checkpoint_and_its_owner
         assert 420 <= point.lost_s <= 500
         assert point.lost_usd > 0
         assert await variables(w, view.instance) == {"RESUME_FROM": good, "RESUME_STEP": "100"}
-        told = [str((one.body or {}).get("text")) for one in (await w.books()).notifications]
-        assert point.said in told
+        texts = [str((one.body or {}).get("text")) for one in (await w.books()).notifications]
+        assert point.said in texts
         assert "from its checkpoint of step 100, saved at" in point.said
         assert "minutes of work (about $" in point.said
         assert "run/a/step-200 has 10 bytes of about 1,000" in point.said

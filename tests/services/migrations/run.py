@@ -9,6 +9,8 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+from sqlalchemy import select
+
 from bot.rules.migrations.steps import LIMITS_S
 from bot.services.migrations import progress
 from bot.services.migrations.start import Migrate, migrate
@@ -18,7 +20,6 @@ from bot.services.sessions import idle_termination
 from ledger.kernel.actor import Actor
 from ledger.kernel.steps.migration_step import OVER, MigrationStep
 from ledger.models import Instance, Migration, Session
-from ledger.queries.runs.migrations import migration_of_request
 from providers.sandbox.agents import SandboxAgent
 from tests.services.checkpoints.test_verification import looks_at
 from tests.support.agents import listening
@@ -154,7 +155,7 @@ class Run:
 
     async def migration(self) -> Migration | None:
         async with self.w.ctx.db.read() as tx:
-            return await migration_of_request(tx, self.target_id)
+            return await tx.scalar(select(Migration).where(Migration.request_id == self.target_id))
 
     async def sessions(self) -> tuple[Session, Session | None]:
         """The source's session and the target's."""

@@ -9,10 +9,8 @@ from bot.rules.nodes.job_state import has_job
 from bot.services.audit.invariants.world import Violation
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.job_state import JOB_OVER
-from ledger.kernel.states import SessionState
+from ledger.kernel.states import ENDED_SESSION
 from ledger.queries.audit import Books
-
-_OVER = frozenset({SessionState.TERMINATED, SessionState.FAILED})
 
 
 def check(books: Books) -> list[Violation]:
@@ -24,7 +22,7 @@ def _check(books: Books) -> Iterator[Violation]:
     ended = Counter(event.subject for event in books.events if event.kind == EventKind.JOB_ENDED)
     jobs = {row.id for row in books.requests if has_job(row.job)}
     for row in books.sessions:
-        if row.job_state is None and row.state in _OVER and row.request_id in jobs:
+        if row.job_state is None and row.state in ENDED_SESSION and row.request_id in jobs:
             yield Violation("an ended session's job has a result", row.id, f"it is {row.state}, and has none")
         if row.job_state is not None and row.job_state not in JOB_OVER:
             yield Violation("a result is final", row.id, f"it is {row.job_state}")

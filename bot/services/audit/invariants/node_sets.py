@@ -8,14 +8,12 @@ from decimal import Decimal
 
 from bot.services.audit.invariants.world import Violation
 from ledger.kernel.grant import GrantKind
-from ledger.kernel.states import ENDABLE_SESSION, OPEN_INSTANCE, InstanceState, SessionState
+from ledger.kernel.states import ENDABLE_SESSION, OPEN_INSTANCE, PART_OF_SET, SessionState
 from ledger.models import GrantRow, Instance
 from ledger.queries.audit import Books
 
 WHOLE = "a set runs whole or not at all"
 APPROVED = "never a machine more than approved"
-#: A machine in one of these may still be a part of its set.
-PART = OPEN_INSTANCE - {InstanceState.TERMINATING, InstanceState.STOPPED}
 
 
 def check(books: Books) -> list[Violation]:
@@ -70,7 +68,7 @@ def _sets(books: Books) -> Iterator[Violation]:
 
 def settled(books: Books) -> Iterator[Violation]:
     """Check that every set that lacks a machine is ending."""
-    parts = Counter(row.session_id for row in books.instances if row.state in PART)
+    parts = Counter(row.session_id for row in books.instances if row.state in PART_OF_SET)
     for session in books.sessions:
         if session.nodes > 1 and session.state in ENDABLE_SESSION and parts[session.id] < session.nodes:
             yield Violation(WHOLE, session.id, f"it is {session.state} with {parts[session.id]} of {session.nodes}")
