@@ -345,8 +345,13 @@ def _shorten(output: int, log: Path) -> None:
         os.ftruncate(output, 0)
 
 
+def time_text(at_s: float) -> str:
+    """Write a time, given in seconds since 1970, with milliseconds: a command may take less than a second."""
+    return datetime.fromtimestamp(at_s, timezone.utc).isoformat(timespec="milliseconds")
+
+
 def _now() -> str:
-    return datetime.now(timezone.utc).isoformat(timespec="seconds")
+    return time_text(time.time())
 
 
 def _new_log(path: Path) -> int:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from bot.agent.credentials import Credentials, of_this_machine
 from bot.agent.job_files import JobFiles
-from bot.agent.job_process import CommandFolder, CommandState, content
+from bot.agent.job_process import CommandFolder, CommandState, content, time_text
 from bot.agent.machine import log_tail
 from bot.agent.memory import of_machine
 from bot.agent.own_folder import folder_of
@@ -152,7 +152,7 @@ def _written_at(path: Path) -> str:
         written_s = path.stat().st_mtime
     except OSError:
         written_s = time.time()
-    return time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime(written_s))
+    return time_text(written_s)
 
 
 def main(_arguments: list[str], /) -> int:
