@@ -39,6 +39,11 @@ class MovedTo:
     resume_from: str
 
 
+def idles_on_purpose(step: MigrationStep) -> bool:
+    """Whether both machines of a migration may be idle: one pauses or boots while the other works."""
+    return step not in OVER and step is not _M.CHECKED
+
+
 def as_source(normal: Sequence[NodeInstruction], moved: MovedFrom | None) -> tuple[str, ...]:
     """Return what the source's agent is asked. `normal` is what it would be asked without the migration."""
     if moved is None or moved.step in OVER:

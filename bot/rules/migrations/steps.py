@@ -119,7 +119,7 @@ def next_step(facts: Facts, now: datetime) -> NextStep:
         return _checked(facts)
     if facts.step is _M.ENDING:
         over = facts.target is None or facts.target.is_over
-        return NextStep(_M.FAILED, "") if over else NextStep(None, "The new machine is being ended.")
+        return NextStep(_M.FAILED if over else None, "")  # Its note still says why it failed.
     if facts.step is _M.ADVANCED:
         over = facts.source.is_over
         return NextStep(_M.DESTROYED if over else None, "The old machine is gone." if over else "It is being ended.")

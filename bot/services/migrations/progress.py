@@ -16,7 +16,7 @@ from bot.rules.checkpoints.verification import Newest, Reported
 from bot.rules.migrations import steps as rules
 from bot.rules.migrations.resume import resume_place
 from bot.rules.migrations.steps import Facts, Machine, NextStep
-from bot.rules.nodes.checkins import NodeStatus
+from bot.rules.nodes.checkins import NodeStatus, Work
 from bot.services.checkpoints.remote import look
 from bot.services.grants import reopen
 from bot.services.instances.termination import end_session
@@ -26,7 +26,7 @@ from bot.services.notifications import request_message
 from bot.services.notifications.paging import alone
 from bot.services.runtime.clock_guard import clock_problem
 from bot.services.runtime.context import Context
-from ledger.core import StaleMove, Tx, decide
+from ledger.core import StaleMove, Tx, amend, decide
 from ledger.core.migration_steps import note_look, take_look, take_step
 from ledger.kernel.actor import SYSTEM
 from ledger.kernel.end_reason import EndReason
@@ -42,6 +42,8 @@ BATCH = 16
 LOOK_S, LEASE = 5.0, timedelta(seconds=60)
 #: A look that comes so late found nothing running here meanwhile: that time counts for no step.
 AWAY = timedelta(minutes=3)
+#: A source that was paused reports within this time that it works again, and counts as idle no sooner.
+RESUMES = timedelta(minutes=10)
 
 log = logging.getLogger(__name__)
 
@@ -183,7 +185,7 @@ async def _store(ctx: Context, tx: Tx, rows: _Rows, found: NextStep, now: dateti
     """Store the decision with what people read about it; 1 when it is another step."""
     migration = rows.migration
     if found.to is None:
-        if await note_look(tx, migration, found.why, now + timedelta(seconds=LOOK_S)):
+        if await note_look(tx, migration, found.why or migration.note, now + timedelta(seconds=LOOK_S)):
             await _show(tx, rows, now)
         return 0
     values: dict[str, Any] = _saved(rows, found.save) if found.save is not None else {}
@@ -195,6 +197,10 @@ async def _store(ctx: Context, tx: Tx, rows: _Rows, found: NextStep, now: dateti
         values["context"] = await context_text.write(tx, migration, rows.request, rows.source, target_row, now)
     moved = await take_step(tx, migration, found.to, now, SYSTEM, why, **values)
     source = await tx.get_one(Session, rows.source.id)
+    if found.to is MigrationStep.FAILED and rows.source_agent is not None and rows.source_agent.work is Work.PAUSED:
+        kept_until = max(source.kept_running_until or now, now + RESUMES)
+        await amend(tx, Session, source.id, kept_running_until=kept_until)
+        await tx.refresh(source)
     await messages.notify(ctx, tx, moved, migration.step, source, rows.target, why, now)
     await _show(tx, rows, now)
     ctx.hints.outbox.set()

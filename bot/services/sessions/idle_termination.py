@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+from bot.rules.migrations.asks import idles_on_purpose
 from bot.rules.nodes.checkins import EarlyEnd, Watched, early_end, listener_problem
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import authorization
@@ -29,6 +30,7 @@ from ledger.kernel.event_kind import EventKind
 from ledger.kernel.states import SessionState
 from ledger.models import Request, Session
 from ledger.queries.nodes import Suspect, listening_since, node_of, reporting, suspects
+from ledger.queries.runs.migrations import open_migration_of
 
 #: A pause between two checks longer than this means that no service received heartbeats meanwhile.
 GAP_S = 150.0
@@ -76,10 +78,18 @@ async def _check(ctx: Context, suspect: Suspect, listening_at: datetime, *, is_d
         found = early_end(ctx.policy, reported, watched, now)
         if found is not None and found.code is EndReason.NO_HEARTBEAT and is_deaf:
             found = None
+        if found is not None and found.code is EndReason.IDLE and await _is_moving(tx, session.id):
+            found = None
         if session.early_end_at is not None and (found is None or found.code != session.early_end_code):
             await _drop(tx, session, SCHEDULER, "The reason no longer applies.", now)
         if found is not None:
             await _announce_or_end(ctx, tx, session, found, now)
+
+
+async def _is_moving(tx: Tx, session_id: str) -> bool:
+    """Whether a session is idle because its run is being moved, whose steps have longest times of their own."""
+    moving = await open_migration_of(tx, session_id)
+    return moving is not None and idles_on_purpose(moving.step)
 
 
 async def _announce_or_end(ctx: Context, tx: Tx, session: Session, found: EarlyEnd, now: datetime) -> None:

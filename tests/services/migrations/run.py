@@ -102,8 +102,10 @@ class Run:
             }
             if starts and fetched:
                 agent.step = float(found.rpartition("-")[2])
-                agent.utilisation = [0.0] if "train" in self.refuses else [93.0]
                 agent.worked_at = now
+                runs = True
+        if runs:
+            agent.utilisation = [0.0] if "train" in self.refuses else [93.0]
 
     async def tick(self, step_s: float = STEP_S) -> None:
         """Let time pass once: agents report, trainers react, and the service works."""
