@@ -20,6 +20,7 @@ from ledger.kernel.grant import Grant
 from ledger.kernel.network_guard import forbid_in_transaction
 from providers.adapter_helpers import only, same
 from providers.capabilities import Capabilities, PriceSource
+from providers.cloud_names import machines_of
 from providers.contract import (
     Balance,
     Charge,
@@ -111,7 +112,7 @@ class CloudAdapter(Provider):
             self.capabilities = replace(self.capabilities, source=self.WITHOUT_KEY)
         self.account = fingerprint(config.credential)
         limits = self.capabilities.rate_limits
-        pacing = Pacing(self.name, self.account, limits, pacer or LocalPacer(clock), self._groups)
+        pacing = Pacing(machines_of(self.name), self.account, limits, pacer or LocalPacer(clock), self._groups)
         headers = {"Authorization": config.authorization} if config.has_key else {}
         self._locked = "" if config.has_key else self.KEY_MISSING.rstrip(".")
         self._http = CloudHttp(self.name, config.root, headers, clock, self.TIMEOUT_S, pacing, self._locked)

@@ -128,9 +128,14 @@ class Capabilities:
     spot_setting: str = ""
     spot_gone: str = ""
 
+    #: What it rents out are network volumes of so many GB, at least and at most, and no machines; None for machines.
+    volume_gb: tuple[int, int] | None = None
+    #: Where a volume is found on its machines; `{}` is its name.
+    volume_path: str = ""
+
     def has_agent(self, *, own_image: bool) -> bool:
         """Whether a machine there starts an agent; `own_image`: the image is one that the requester chose."""
-        return not self.batch and not (self.onstart_is_command and own_image)
+        return not self.batch and self.volume_gb is None and not (self.onstart_is_command and own_image)
 
     @property
     def keeps_disk(self) -> bool:

@@ -15,6 +15,20 @@ def names() -> tuple[str, ...]:
     return tuple(_NAMES)
 
 
+#: What the name of a cloud's volumes ends with: they are listed, created and deleted by calls of their own.
+_VOLUMES = "-volumes"
+
+
+def volumes_of(cloud: str) -> str:
+    """The name under which the network volumes of a cloud are kept: `runpod-volumes`."""
+    return f"{cloud}{_VOLUMES}"
+
+
+def machines_of(name: str) -> str:
+    """The cloud whose machines or volumes are kept under this name."""
+    return name.removesuffix(_VOLUMES)
+
+
 def add(name: str) -> None:
     if name not in _NAMES:
         _NAMES.append(name)

@@ -106,6 +106,14 @@ class Offer:
 
 
 @dataclass(frozen=True, slots=True)
+class AttachedVolume:
+    """A network volume that a machine gets: the cloud's id of it, and the name that its owner gave it."""
+
+    ref: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class InstanceSpec:
     """What is sent to a cloud. `name` carries our machine label at its right end and must become findable."""
 
@@ -127,6 +135,8 @@ class InstanceSpec:
     ports: tuple[Port, ...] = ()
     #: It is one machine of a set, which reach each other.
     in_set: bool = False
+    #: The volume to mount, where the cloud has volumes.
+    volume: AttachedVolume | None = None
     #: What `prepare` found out for the create call, and the sign that its turn was taken; nobody else sets it.
     ready: Mapping[str, str] | None = None
 

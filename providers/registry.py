@@ -15,7 +15,9 @@ from providers import cloud_names
 from providers.capabilities import PriceSource
 from providers.clouds.kaggle.adapter import KaggleConfig, KaggleProvider
 from providers.clouds.lambda_cloud.adapter import LambdaConfig, LambdaProvider
+from providers.clouds.lambda_cloud.volumes import LambdaVolumes
 from providers.clouds.runpod.adapter import RunPodConfig, RunPodProvider
+from providers.clouds.runpod.volumes import RunPodVolumes
 from providers.clouds.tensordock.adapter import TensorDockConfig, TensorDockProvider
 from providers.clouds.vast.adapter import VastConfig, VastProvider
 from providers.contract import Provider
@@ -49,6 +51,8 @@ class ProviderEntry:
     sandbox: type[SandboxCloud]
     optional: Mapping[str, str] = field(default_factory=dict)
     alternative: Mapping[str, str] = field(default_factory=dict)
+    #: Builds what lists, creates and deletes its network volumes; None where it has none.
+    volumes: Callable[[Any, Clock, Pacer | None], Provider] | None = None
     #: What its adapter's offers are while no key is set; None where it gives none then.
     without_key: PriceSource | None = None
 
@@ -86,6 +90,13 @@ class ProviderEntry:
             **{key: env[name].strip() for name, key in self.fields.items() if env.get(name, "").strip()}
         )
 
+    def build_all(self, config: Any, clock: Clock, pacer: Pacer | None = None) -> dict[str, Provider]:
+        """The cloud's machines and, where it has them, its network volumes: each under its own name."""
+        found = {self.name: self.build(config, clock, pacer)}
+        if self.volumes is not None:
+            found[cloud_names.volumes_of(self.name)] = self.volumes(config, clock, pacer)
+        return found
+
     def connect(self, env: Mapping[str, str], clock: Clock, pacer: Pacer | None = None) -> Provider:
         """An adapter configured from `env`. Without a pacer it keeps the cloud's limits for itself alone."""
         return self.build(self.config(env), clock, pacer)
@@ -104,11 +115,13 @@ _ENTRIES = (
             "RUNPOD_REST_V2_URL": "base_url", "RUNPOD_CONTAINER_DISK_GB": "container_disk_gb", "RUNPOD_TIERS": "tiers",
             "RUNPOD_SPOT": "spot",
         },
+        volumes=RunPodVolumes,
         without_key=RunPodProvider.WITHOUT_KEY,
     ),
     ProviderEntry(
         "lambda", LambdaConfig, LambdaProvider, {"LAMBDA_API_KEY": "api_key"},
         "https://cloud.lambda.ai/api-keys", LambdaSandbox, {"LAMBDA_API_URL": "base_url"},
+        volumes=LambdaVolumes,
         without_key=LambdaProvider.WITHOUT_KEY,
     ),
     ProviderEntry(

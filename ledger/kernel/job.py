@@ -6,7 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from decimal import Decimal
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
+
+#: Stands for the GPU of what is no machine: a network volume, of which a job asks for one.
+VOLUME: Final = "volume"
 
 
 class SpotPolicy(StrEnum):
@@ -97,6 +100,14 @@ class JobRequest:
     #: From when on, and until when, it looks for offers; as they were written, such as `20:00`.
     start_at: str | None = None
     wait_until: str | None = None
+
+    #: The network volume that a machine gets, by the name that its owner gave it; or the one that this job makes.
+    volume: str | None = None
+
+    @property
+    def is_volume(self) -> bool:
+        """Whether it asks for a network volume, and not for a machine."""
+        return self.gpu.names == (VOLUME,)
 
     @property
     def may_wait(self) -> bool:

@@ -22,6 +22,8 @@ SSH_PORT = 22
 NAME_MAX = 64
 USER_DATA_MAX = 1_000_000
 KEY_NAME_MAX = 64
+#: Where a file system is mounted; `{}` is its name.
+VOLUMES_PATH = "/lambda/nfs/{}"
 #: What the names of keys start with that this program registers, in whichever deployment.
 KEY_PREFIX = "gpu-shopper-"
 #: The API tells no time of creation, so a launch carries its own in a tag.
@@ -72,6 +74,9 @@ def launch_body(spec: InstanceSpec, at: datetime) -> dict[str, Any]:
         "user_data": script,
         "tags": [{"key": CREATED_TAG, "value": at.strftime(CREATED_FORM)}],
     }
+    if spec.volume is not None:
+        mount = {"mount_point": VOLUMES_PATH.format(spec.volume.name), "file_system_id": spec.volume.ref}
+        body["file_system_mounts"] = [mount]
     if _UUID.fullmatch(spec.image):
         body["image"] = {"id": spec.image}
     elif _FAMILY.fullmatch(spec.image):

@@ -226,6 +226,8 @@ class RunPodProvider(CloudAdapter):
         return ("POST", "/graphql") if spec.offer.spot else self.CREATE
 
     async def _ready(self, spec: InstanceSpec, grant: Grant) -> dict[str, str]:
+        if spec.offer.spot and spec.volume is not None:
+            raise InvalidSpec(CLOUD, "runpod mounts a network volume into on-demand pods only; leave spot out")
         if spec.offer.spot and not self.capabilities.spot:
             raise InvalidSpec(CLOUD, "runpod's interruptible pods are switched off here; ask for an on-demand offer")
         instances.create_body(spec, self._container_gb)

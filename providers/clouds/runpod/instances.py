@@ -28,6 +28,8 @@ STOPPED_VOLUME_USD_GB_MONTH = Decimal("0.20")
 #: The smallest volume that the API accepts.
 VOLUME_MIN_GB = 10
 VOLUME_PATH = "/workspace"
+#: Where a network volume is mounted; `{}` is its name.
+VOLUMES_PATH = "/volumes/{}"
 ENV_MAX = 50
 #: Set by the platform inside a pod. Given by us it would hand the account's key to the workload.
 RESERVED_ENV = "RUNPOD_API_KEY"
@@ -70,8 +72,7 @@ def create_body(spec: InstanceSpec, container_gb: int = CONTAINER_DISK_GB) -> di
         # The service's default is SECURE, about twice the price, so the tier is always sent.
         "cloud": ticket["cloud"],
         "gpu": {"id": ticket["gpu_id"], "count": spec.offer.gpu_count},
-        "disk": container_gb,
-        "mounts": {"persistent": {"size": volume_gb(spec.disk_gb), "path": VOLUME_PATH}},
+        **_storage(spec, container_gb),
         "ports": ["22/tcp", *map(str, spec.ports)],
         "env": _environment(spec),
         "startSsh": True,
@@ -88,6 +89,18 @@ def create_body(spec: InstanceSpec, container_gb: int = CONTAINER_DISK_GB) -> di
         ours = spec.login_key if "PUBLIC_KEY" not in body["env"] else ""
         body["args"] = _start_command(f"{authorized_keys('/root', [ours])}\n{spec.onstart}" if ours else spec.onstart)
     return body
+
+
+def _storage(spec: InstanceSpec, container_gb: int) -> dict[str, Any]:
+    """The disks of a pod. One with a network volume has no other volume, so its container disk holds all of the rest.
+
+    Both cost the same, so its price is that of the offer.
+    """
+    if spec.volume is None:
+        mounts: dict[str, Any] = {"persistent": {"size": volume_gb(spec.disk_gb), "path": VOLUME_PATH}}
+        return {"disk": container_gb, "mounts": mounts}
+    mounts = {"network": [{"volumeId": spec.volume.ref, "path": VOLUMES_PATH.format(spec.volume.name)}]}
+    return {"disk": container_gb + volume_gb(spec.disk_gb), "mounts": mounts}
 
 
 def _environment(spec: InstanceSpec) -> dict[str, str]:

@@ -13,6 +13,7 @@ from providers.sandbox.account import OWNERS_KEY, PhasedInstance, SandboxAccount
 from providers.sandbox.engine import SandboxCloud
 from providers.sandbox.lambda_cloud.market import LambdaInstanceType, LambdaMarket, region
 from providers.sandbox.timeline import Timeline
+from providers.sandbox.volumes import NetworkVolume
 
 MINUTE_S = 60
 #: Machines with several GPUs boot this many times slower.
@@ -39,7 +40,9 @@ class LambdaInstance(PhasedInstance[str]):
     #: How long the row stays listed as terminated.
     lingers_s: float = 0.0
     powered_off: bool = False
+    #: The ids of its file systems, and where they are mounted if the launch said so.
     file_systems: list[str] = field(default_factory=list)
+    mounts: list[dict[str, str]] = field(default_factory=list)
 
     @property
     def usd_h(self) -> Decimal:
@@ -81,7 +84,7 @@ class LambdaInstance(PhasedInstance[str]):
     def gpu_usd(self, now: datetime) -> Decimal:
         return self.gpu_s(now) * self.usd_h / 3600
 
-    def wire(self, now: datetime, ssh_port: int | None) -> dict[str, Any]:
+    def wire(self, now: datetime, ssh_port: int | None, names: list[str]) -> dict[str, Any]:
         """The instance as the API prints it. The port is in a tag, because every real one answers on 22."""
         status = self.status(now)
         up = status in {"active", "unhealthy"}
@@ -91,8 +94,8 @@ class LambdaInstance(PhasedInstance[str]):
             "name": self.name,
             "status": status,
             "ssh_key_names": [self.key_name],
-            "file_system_names": self.file_systems,
-            "file_system_mounts": [],
+            "file_system_names": names,
+            "file_system_mounts": self.mounts,
             "region": region(self.place),
             "instance_type": self.kind.wire(None if "price_live" in self.quirks else self.cents),
             "hostname": f"{self.ref[:8]}.example.invalid",
@@ -129,7 +132,8 @@ class LambdaAccount(SandboxAccount[LambdaInstance]):
         self.market = LambdaMarket(self.engine.random("lambda"))
         #: Made on the web page before anything else, as every account has one.
         self.ssh_keys = [{"id": "5c0ffee" + "0" * 25, "name": "laptop", "public_key": OWNERS_KEY}]
-        self.file_systems: list[dict[str, Any]] = []
+        #: Every file system that ever was, by id.
+        self.file_systems: dict[str, NetworkVolume] = {}
         self.rules: list[dict[str, Any]] = [
             {"protocol": "tcp", "port_range": [22, 22], "source_network": "0.0.0.0/0", "description": "SSH"},
             {"protocol": "icmp", "source_network": "0.0.0.0/0", "description": "Ping"},
@@ -166,7 +170,9 @@ class LambdaAccount(SandboxAccount[LambdaInstance]):
         self.log("ssh_key", "created", self.now, [key["id"]])
         return key
 
-    def launch(self, kind: LambdaInstanceType, place: str, body: dict[str, Any], lands_in_s: float) -> LambdaInstance:
+    def launch(
+        self, kind: LambdaInstanceType, place: str, body: dict[str, Any], lands_in_s: float, mounted: list[str]
+    ) -> LambdaInstance:
         """Make an instance. The caller has checked the request and taken the machine from the market."""
         boot_s = self.engine.timing.boot_s
         machine = LambdaInstance(
@@ -181,7 +187,8 @@ class LambdaAccount(SandboxAccount[LambdaInstance]):
             tags=list(body.get("tags") or []),
             user_data=str(body.get("user_data") or ""),
             quirks=self.quirks(*LAUNCH_FAULTS),
-            file_systems=[str(name) for name in body.get("file_system_names") or []],
+            file_systems=mounted,
+            mounts=list(body.get("file_system_mounts") or []),
             **self.times(lands_in_s),
         )
         at = machine.created_at
@@ -202,7 +209,8 @@ class LambdaAccount(SandboxAccount[LambdaInstance]):
         """The instance as the API prints it now."""
         up = machine.status(self.now) in {"active", "unhealthy"}
         port = self.reserve_port(machine) if up else None
-        return machine.wire(self.now, port)
+        names = [str(self.file_systems[ref].name) for ref in machine.file_systems]
+        return machine.wire(self.now, port, names)
 
     def rows(self) -> list[dict[str, Any]]:
         return [self.wire(machine) for machine in self.listed()]

@@ -13,17 +13,19 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
+from providers.cloud_names import volumes_of
 from providers.sandbox.agents import exported
 from providers.sandbox.api import ApiSandbox, Handler, RateWindow, Refused, shows
+from providers.sandbox.engine import TrueInstance
 from providers.sandbox.lambda_cloud import faults as say
 from providers.sandbox.lambda_cloud.account import LambdaAccount, LambdaInstance
 from providers.sandbox.lambda_cloud.market import REGIONS, images, region
+from providers.sandbox.lambda_cloud.routes_volumes import FileSystems
 from providers.sandbox.machines import SandboxMachine, keys_in
 from providers.sandbox.nodes.boot import NodeBoot, virtual_machine
 
 _TAG_KEY = re.compile(r"[a-z][a-z0-9:-]+")
 _HOSTNAME = re.compile(r"[a-z0-9][0-9a-z-]{0,62}")
-_FILE_SYSTEM_NAME = re.compile(r"[a-zA-Z]+[0-9a-zA-Z-]*")
 #: Whom its images let in.
 LOGIN_USER = "ubuntu"
 USER_DATA_MAX = 1_000_000
@@ -46,6 +48,7 @@ class LambdaSandbox(ApiSandbox[LambdaAccount]):
 
     def reset(self) -> None:
         self.account = LambdaAccount(self)
+        self.file_systems = FileSystems(self)
         #: Documented: a second between two calls; for launches twelve, and five a minute.
         self._calls = RateWindow(1, 1.0)
         self._launches = (RateWindow(1, 12.0), RateWindow(5, 60.0))
@@ -66,6 +69,12 @@ class LambdaSandbox(ApiSandbox[LambdaAccount]):
 
     def variables(self, ref: str) -> Mapping[str, str]:
         return exported(self.account.instances[ref].user_data)
+
+    def instances(self) -> list[TrueInstance]:
+        """Machines, and the file systems beside them."""
+        now = self.now
+        volumes = (one for one in self.account.file_systems.values() if one.created_at <= now)
+        return [*super().instances(), *(one.truth(volumes_of(self.name), now) for one in volumes)]
 
     def reprice(self, key: str, factor: Decimal) -> int:
         """A price belongs to a type, so it moves in every region."""
@@ -113,9 +122,7 @@ class LambdaSandbox(ApiSandbox[LambdaAccount]):
             ("DELETE", "/ssh-keys/{ref}", "keys", self.delete_key),
             ("GET", "/regions", "misc", shows(lambda: {"data": [region(name) for name in REGIONS]})),
             ("GET", "/images", "misc", shows(lambda: {"data": images()})),
-            ("GET", "/file-systems", "misc", shows(lambda: {"data": self.account.file_systems})),
-            ("POST", "/filesystems", "misc", self.add_file_system),
-            ("DELETE", "/filesystems/{ref}", "misc", self.delete_file_system),
+            *self.file_systems.table(),
             ("GET", "/firewall-rules", "misc", shows(lambda: {"data": self.account.rules})),
             ("PUT", "/firewall-rules", "misc", self.put_rules),
             ("GET", "/audit-events", "audit", self.audit),
@@ -136,7 +143,9 @@ class LambdaSandbox(ApiSandbox[LambdaAccount]):
         return None if request.headers.get("authorization") in good else say.NOT_AUTHORISED
 
     def ordered(self, request: Request, body: Mapping[str, Any]) -> tuple[str | None, str]:
-        """An offer is a type in a region."""
+        """An offer is a type in a region; that of a file system is its region."""
+        if "region" in body:
+            return body.get("name"), str(body["region"])
         return body.get("name"), f"{body.get('instance_type_name')}/{body.get('region_name')}"
 
     def malformed(self) -> Response:
@@ -162,7 +171,8 @@ class LambdaSandbox(ApiSandbox[LambdaAccount]):
     def _made(self, body: dict[str, Any], lands_in_s: float = 0.0) -> LambdaInstance:
         kind, place = self.account.market.kinds[body["instance_type_name"]], body["region_name"]
         kind.free[place] = max(kind.free.get(place, 0) - 1, 0)
-        return self.account.launch(kind, place, body, lands_in_s)
+        mounted = [ref for ref in self.file_systems.named(body) if ref is not None]
+        return self.account.launch(kind, place, body, lands_in_s, mounted)
 
     def _problem(self, body: dict[str, Any]) -> Response | None:
         kind = self.account.market.kinds.get(str(body.get("instance_type_name")))
@@ -181,13 +191,7 @@ class LambdaSandbox(ApiSandbox[LambdaAccount]):
             return say.INVALID
         if keys[0] not in {key["name"] for key in self.account.ssh_keys}:
             return say.missing("SSH key")
-        for name in body.get("file_system_names") or []:
-            found = next((fs for fs in self.account.file_systems if fs["name"] == name), None)
-            if found is None:
-                return say.missing("Filesystem")
-            if found["region"]["name"] != place:
-                return say.WRONG_REGION
-        return say.NO_CAPACITY if kind.free.get(place, 0) < 1 else None
+        return self.file_systems.problem(body) or (say.NO_CAPACITY if kind.free.get(place, 0) < 1 else None)
 
     # ── instances ────────────────────────────────────────────────────────────────────────────────
 
@@ -261,38 +265,7 @@ class LambdaSandbox(ApiSandbox[LambdaAccount]):
             keys.remove(key)
         return JSONResponse({"data": {}}) if found else say.NOT_FOUND
 
-    # ── file systems and firewall ────────────────────────────────────────────────────────────────
-
-    async def add_file_system(self, _request: Request, body: dict[str, Any]) -> Response:
-        account = self.account
-        name, place = str(body.get("name") or ""), str(body.get("region") or "")
-        if not _FILE_SYSTEM_NAME.fullmatch(name) or len(name) > 60 or place not in REGIONS:
-            return say.INVALID
-        if any(fs["name"] == name for fs in account.file_systems):
-            return say.error(400, "global/duplicate", "A filesystem with this name already exists.")
-        made = {
-            "id": account.new_id(),
-            "name": name,
-            "mount_point": f"/lambda/nfs/{name}",
-            "created": self.now.isoformat(),
-            "created_by": {"id": account.new_id(), "email": "ada@example.invalid", "status": "active"},
-            "is_in_use": False,
-            "region": region(place),
-            "bytes_used": 0,
-        }
-        account.file_systems.append(made)
-        return JSONResponse({"data": made})
-
-    async def delete_file_system(self, request: Request, _body: dict[str, Any]) -> Response:
-        """Delete one that no instance uses."""
-        account = self.account
-        found = next((fs for fs in account.file_systems if fs["id"] == request.path_params["ref"]), None)
-        if found is None:
-            return say.missing("Filesystem")
-        if any(found["name"] in machine.file_systems for machine in account.listed()):
-            return say.error(400, "filesystems/filesystem-in-use", "Filesystem is in use.")
-        account.file_systems.remove(found)
-        return JSONResponse({"data": {"deleted_ids": [found["id"]]}})
+    # ── firewall ────────────────────────────────────────────────────────────────
 
     async def put_rules(self, _request: Request, body: dict[str, Any]) -> Response:
         """Replaces the whole list."""

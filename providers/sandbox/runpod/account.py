@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import string
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -17,12 +18,14 @@ from providers.sandbox.runpod.faults import LOW_BALANCE, NO_CAPACITY, NO_SPOT, S
 from providers.sandbox.runpod.instance import ACTIONS, RAM_GB_PER_GPU, VCPUS_PER_GPU, Boot, Pod, rfc3339
 from providers.sandbox.runpod.market import GpuType, RunPodMarket, spot_usd_h
 from providers.sandbox.runpod.validation import Order
+from providers.sandbox.volumes import NetworkVolume, present
 
 CREDIT_USD = Decimal(500)
 SPEND_LIMIT_USD_H = Decimal(80)
 #: Dollars per GB and hour, from RunPod's price page; a month counts as 720 hours.
 DISK_USD_GB_H = Decimal("0.10") / 720
 STOPPED_USD_GB_H = Decimal("0.20") / 720
+VOLUME_USD_GB_H, FURTHER_USD_GB_H, VOLUME_FIRST_GB = Decimal("0.07") / 720, Decimal("0.05") / 720, Decimal(1000)
 ALPHABET = string.ascii_lowercase + string.digits
 
 
@@ -34,8 +37,8 @@ class RunPodAccount(SandboxAccount[Pod]):
         self.market = RunPodMarket(self.engine.seed, bad_rows=self.engine.bad_rows)
         self.spend_limit_usd_h = SPEND_LIMIT_USD_H
         self.public_key = ""
-        #: Network volume → its datacenter. There is no route to make one: a test adds what it needs.
-        self.network_volumes: dict[str, str] = {}
+        #: Every network volume that ever was, by id.
+        self.network_volumes: dict[str, NetworkVolume] = {}
         self._began = self.now
         self._ids = random.Random(f"{self.engine.seed}/ids")
 
@@ -63,6 +66,10 @@ class RunPodAccount(SandboxAccount[Pod]):
         if pod is None or not pod.exists(self.now):
             raise RunPodProblem(404, "pod not found")
         return pod
+
+    def spent_usd(self) -> Decimal:
+        """The bill of pods and volumes so far."""
+        return super().spent_usd() + sum((one.usd(self.now) for one in self.network_volumes.values()), Decimal(0))
 
     def left_usd(self) -> Decimal:
         self.settle()
@@ -181,10 +188,27 @@ class RunPodAccount(SandboxAccount[Pod]):
     def _wanted(self, order: Order) -> tuple[str, ...]:
         if order.network_volume is None:
             return order.data_centers
-        home = self.network_volumes.get(order.network_volume)
-        if home is None or (order.data_centers and home not in order.data_centers):
+        volume = present(self.network_volumes, order.network_volume, self.now)
+        if volume is None or order.tier != "SECURE" or (order.data_centers and volume.region not in order.data_centers):
             raise RunPodProblem(400, "network volume not found in the requested data centers")
-        return (home,)
+        return (volume.region,)
+
+    def add_volume(self, name: str, size_gb: Decimal, region: str, lands_in_s: float = 0.0) -> NetworkVolume:
+        """A new network volume, billed from the moment it lands."""
+        at = self.now + timedelta(seconds=lands_in_s)
+        listed_at = at + timedelta(seconds=self.lag_s("create_list_lag", self.engine.timing.list_lag_s))
+        volume = NetworkVolume(
+            ref="".join(self._ids.choices(ALPHABET, k=10)),
+            name=name,
+            size_gb=size_gb,
+            region=region,
+            created_at=at,
+            shown_at=at,
+            listed_at=listed_at,
+        )
+        volume.meter.start("storage", at, volume_usd_h(size_gb))
+        self.network_volumes[volume.ref] = volume
+        return volume
 
     # ── money ────────────────────────────────────────────────────────────────────────────────────
 
@@ -193,7 +217,7 @@ class RunPodAccount(SandboxAccount[Pod]):
 
         Pods with a network volume are stopped, all others are terminated with their data.
         """
-        if self.living.spent_usd(self.now) <= self.credit_usd:
+        if self.spent_usd() <= self.credit_usd:
             return
         empty_at = self._empty_at()
         for pod in self.instances.values():
@@ -208,14 +232,38 @@ class RunPodAccount(SandboxAccount[Pod]):
         while first < last:
             middle = (first + last) // 2
             until = self._began + timedelta(seconds=middle)
-            if sum(pod.meter.total_usd(until) for pod in self.instances.values()) > self.credit_usd:
+            billed = (*self.instances.values(), *self.network_volumes.values())
+            if sum(one.meter.total_usd(until) for one in billed) > self.credit_usd:
                 last = middle
             else:
                 first = middle + 1
         return min(self._began + timedelta(seconds=first), self.now)
 
     def bill(self, start: datetime, end: datetime, bucket: timedelta, pod_id: str | None) -> list[dict[str, Any]]:
-        """One record per pod and bucket with something in it; the window is widened to whole buckets first.
+        """One record per pod and bucket with something in it."""
+        return [
+            _record(pod, begin, begin + bucket, until)
+            for begin, until in self._buckets(start, end, bucket)
+            for pod in self.instances.values()
+            if pod_id in (None, pod.ref)
+            and pod.created_at < until
+            and (pod.ended_at is None or pod.ended_at > begin)
+            and pod.meter.usd("gpu", until, begin) + pod.meter.usd("storage", until, begin)
+        ]
+
+    def volume_bill(
+        self, start: datetime, end: datetime, bucket: timedelta, volume_id: str | None
+    ) -> list[dict[str, Any]]:
+        """One record per network volume and bucket with something in it."""
+        return [
+            _volume_record(volume, begin, begin + bucket, amount)
+            for begin, until in self._buckets(start, end, bucket)
+            for volume in self.network_volumes.values()
+            if volume_id in (None, volume.ref) and (amount := volume.meter.usd("storage", until, begin))
+        ]
+
+    def _buckets(self, start: datetime, end: datetime, bucket: timedelta) -> Iterator[tuple[datetime, datetime]]:
+        """Where each bucket begins and how far it is known; the window is widened to whole buckets first.
 
         The newest charges are missing for as long as the timing says.
         """
@@ -225,19 +273,9 @@ class RunPodAccount(SandboxAccount[Pod]):
         start = max(start, self._began)
         begin_s = start.timestamp() // bucket.total_seconds() * bucket.total_seconds()
         begin = datetime.fromtimestamp(begin_s, start.tzinfo)
-        records = []
         while begin < min(end, known):
-            until = min(begin + bucket, known)
-            records += [
-                _record(pod, begin, begin + bucket, until)
-                for pod in self.instances.values()
-                if pod_id in (None, pod.ref)
-                and pod.created_at < until
-                and (pod.ended_at is None or pod.ended_at > begin)
-                and pod.meter.usd("gpu", until, begin) + pod.meter.usd("storage", until, begin)
-            ]
+            yield begin, min(begin + bucket, known)
             begin += bucket
-        return records
 
 
 def _record(pod: Pod, start: datetime, end: datetime, until: datetime) -> dict[str, Any]:
@@ -252,6 +290,24 @@ def _record(pod: Pod, start: datetime, end: datetime, until: datetime) -> dict[s
         "cpuAmount": 0,
         "diskAmount": float(disk),
     }
+
+
+def _volume_record(volume: NetworkVolume, start: datetime, end: datetime, amount: Decimal) -> dict[str, Any]:
+    return {
+        "startTime": rfc3339(start),
+        "endTime": rfc3339(end),
+        "networkVolumeId": volume.ref,
+        "totalAmount": float(round(amount, 6)),
+        "standardAmount": float(round(amount, 6)),
+        "highPerformanceAmount": 0,
+    }
+
+
+def volume_usd_h(size_gb: Decimal) -> Decimal:
+    """What a standard network volume costs per hour: less per GB above the first terabyte."""
+    return (
+        min(size_gb, VOLUME_FIRST_GB) * VOLUME_USD_GB_H + max(size_gb - VOLUME_FIRST_GB, Decimal(0)) * FURTHER_USD_GB_H
+    )
 
 
 def _words(at: datetime) -> str:

@@ -269,7 +269,8 @@ def centers_body(market: RunPodMarket, query: Mapping[str, str]) -> dict[str, An
     regions = {r for r in query.get("regions", "").split(",") if r}
     rows = []
     for name, region, _ in DATA_CENTERS:
-        if regions and region not in regions:
+        wanted = {t for t in query.get("networkVolumeTypes", "").split(",") if t}
+        if (regions and region not in regions) or not wanted <= {"STANDARD"}:
             continue
         row: dict[str, Any] = {
             "id": name,

@@ -226,8 +226,9 @@ class Root:
             "underBalance": balance <= 0,
             "pods": [graphql(pod, now) for pod in account.listed() if pod.ended != "TERMINATED"],
             "networkVolumes": [
-                {"id": volume, "name": volume, "size": 100, "dataCenterId": home}
-                for volume, home in account.network_volumes.items()
+                {"id": one.ref, "name": one.name, "size": int(one.size_gb), "dataCenterId": one.region}
+                for one in account.network_volumes.values()
+                if one.exists(now)
             ],
         }
 

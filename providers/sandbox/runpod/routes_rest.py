@@ -19,6 +19,7 @@ from providers.sandbox.runpod.account import RunPodAccount
 from providers.sandbox.runpod.faults import NO_FREE_GPU, RunPodProblem, bearer, key_problem, problem, rate_headers
 from providers.sandbox.runpod.instance import Pod, v2
 from providers.sandbox.runpod.market import centers_body, gpu_row
+from providers.sandbox.runpod.routes_volumes import NetworkVolumes
 from providers.sandbox.runpod.validation import Order, read_action, read_create
 
 #: The key of a pod for itself, without its id at the end, and the mutations that it may send about itself.
@@ -50,6 +51,8 @@ class RunPodRest(ApiSandbox[RunPodAccount]):
             "/v2/catalog/gpus/{gpu_id}": {"GET": ("", self._gpu)},
             "/v2/catalog/datacenters": {"GET": ("", self._centers)},
             "/v2/billing/pods": {"GET": ("", self._bill)},
+            "/v2/billing/network-volumes": {"GET": ("", self._volume_bill)},
+            **NetworkVolumes(self).table(),
             "/v2/account/ssh-keys": {"GET": ("", shows(self._keys)), "PUT": ("", self._set_keys)},
             "/v2/{rest:path}": {},
         }
@@ -162,6 +165,20 @@ class RunPodRest(ApiSandbox[RunPodAccount]):
         return JSONResponse(centers_body(self.account.market, request.query_params))
 
     async def _bill(self, request: Request, _body: dict[str, Any]) -> Response:
+        start, end, bucket, query = self._billed(request)
+        records = self.account.bill(start, end, BUCKETS[bucket], request.query_params.get("podId"))
+        counted = {"uniquePodCount": len({r["podId"] for r in records})}
+        return _billing(records, query, counted, ("totalAmount", "gpuAmount", "cpuAmount", "diskAmount"))
+
+    async def _volume_bill(self, request: Request, _body: dict[str, Any]) -> Response:
+        start, end, bucket, query = self._billed(request)
+        volume_id = request.query_params.get("networkVolumeId")
+        records = self.account.volume_bill(start, end, BUCKETS[bucket], volume_id)
+        counted = {"uniqueNetworkVolumeCount": len({r["networkVolumeId"] for r in records})}
+        return _billing(records, query, counted, ("totalAmount", "standardAmount", "highPerformanceAmount"))
+
+    def _billed(self, request: Request) -> tuple[datetime, datetime, str, dict[str, str]]:
+        """The period and bucket that a bill is asked for, and how its answer says them. Raises `Problem`."""
         query, now = request.query_params, self.now
         bucket = query.get("bucketSize", "day")
         if bucket not in BUCKETS:
@@ -171,18 +188,8 @@ class RunPodRest(ApiSandbox[RunPodAccount]):
         start, end = _instant(query.get("startTime"), now - timedelta(days=30)), _instant(query.get("endTime"), now)
         if "lastN" in query:
             start, end = now - BUCKETS[bucket] * _whole(request, "lastN", 1), now
-        records = self.account.bill(start, end, BUCKETS[bucket], query.get("podId"))
-        totals = {
-            part: float(sum((Decimal(str(r[part])) for r in records), Decimal(0)))
-            for part in ("totalAmount", "gpuAmount", "cpuAmount", "diskAmount")
-        }
-        metadata = {
-            "query": {"startTime": start.isoformat(), "endTime": end.isoformat(), "bucketSize": bucket},
-            "recordCount": len(records),
-            "uniquePodCount": len({r["podId"] for r in records}),
-            "totals": totals,
-        }
-        return JSONResponse({"records": records, "metadata": metadata})
+        said = {"startTime": start.isoformat(), "endTime": end.isoformat(), "bucketSize": bucket}
+        return start, end, bucket, said
 
     def _keys(self) -> dict[str, Any]:
         return {"keys": self.account.public_key.splitlines()}
@@ -234,6 +241,15 @@ class RunPodRest(ApiSandbox[RunPodAccount]):
 
         answer = JSONResponse(routes_graphql.run(parsed, given.get("variables"), self.account, deploy))
         return self.spoiled(group, answer, call) if call is not None else answer
+
+
+def _billing(
+    records: list[dict[str, Any]], query: dict[str, str], counted: dict[str, int], parts: tuple[str, ...]
+) -> Response:
+    """The answer of a billing call: its records, and the sums of their parts."""
+    totals = {part: float(sum((Decimal(str(r[part])) for r in records), Decimal(0))) for part in parts}
+    metadata = {"query": query, "recordCount": len(records), **counted, "totals": totals}
+    return JSONResponse({"records": records, "metadata": metadata})
 
 
 def _whole(request: Request, name: str, default: int) -> int:

@@ -11,7 +11,9 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from providers.cloud_names import volumes_of
 from providers.sandbox.api import RateWindow
+from providers.sandbox.engine import TrueInstance
 from providers.sandbox.faults import DEARER
 from providers.sandbox.machines import SandboxMachine, keys_in
 from providers.sandbox.nodes.boot import NodeBoot, container
@@ -72,6 +74,8 @@ class RunPodSandbox(RunPodRest):
     def ordered(self, request: Request, body: Mapping[str, Any]) -> tuple[str | None, str]:
         """An offer is a GPU in a tier."""
         name, gpu = body.get("name"), body.get("gpu")
+        if "dataCenter" in body:  # A network volume, whose offer is its data center.
+            return name if isinstance(name, str) else None, str(body["dataCenter"])
         gpu_id = gpu.get("id") if isinstance(gpu, dict) else None
         return name if isinstance(name, str) else None, f"{body.get('cloud')}/{gpu_id}"
 
@@ -103,6 +107,12 @@ class RunPodSandbox(RunPodRest):
             elif pod.port is None and pod.shown(now):
                 pod.port = self.engine.ssh_ports.reserve(self.port_key(pod.port_key))
         await super().tick()
+
+    def instances(self) -> list[TrueInstance]:
+        """Pods, and the network volumes beside them."""
+        now = self.now
+        volumes = (one for one in self.account.network_volumes.values() if one.created_at <= now)
+        return [*super().instances(), *(one.truth(volumes_of(self.name), now) for one in volumes)]
 
     def reachable(self) -> list[str]:
         """Containers whose sshd answers now: the pod's id, with a number from its second container on."""

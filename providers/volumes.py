@@ -1,0 +1,150 @@
+"""The base of what lists, creates and deletes a cloud's network volumes.
+
+A volume is rented like a machine, under the same contract: it is offered per region, created once under a label,
+listed, and deleted. So one approval, one create and one sweep serve both (docs/adr/0085). It has no GPU and no SSH.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable
+from decimal import Decimal
+from typing import Any, ClassVar
+
+from ledger.kernel import money
+from ledger.kernel.grant import Grant
+from ledger.kernel.job import VOLUME, GpuConstraint
+from providers.adapter import CloudAdapter
+from providers.capabilities import BillGranularity, BillingRule, BillingStart, Capabilities, PortAccess
+from providers.contract import InstanceSpec, InstanceStatus, Listing, NotSeen, ObservedInstance, Offer
+from providers.errors import InvalidSpec
+from providers.http import HttpReply
+from providers.rate_limits import Pace
+
+
+def capabilities(
+    *, volume_gb: tuple[int, int], path: str, name_max: int, charges: bool, rate_limits: dict[str, Pace]
+) -> Capabilities:
+    """What the volumes of a cloud can do: they are created and deleted, and nothing runs on them."""
+    return Capabilities(
+        stop=False,
+        spot=False,
+        labels=True,
+        balance=False,
+        charges=charges,
+        bill_granularity=BillGranularity.HOUR if charges else BillGranularity.INSTANT,
+        logs=False,
+        restart=False,
+        ssh=False,
+        ports=PortAccess.NONE,
+        images=False,
+        single_node="a volume is no machine",
+        billing=BillingRule(starts=BillingStart.CREATE),
+        visibility_lag_s=30,
+        boot_expected_s=5,
+        name_max=name_max,
+        name_extra_chars="-",
+        rate_limits=rate_limits,
+        volume_gb=volume_gb,
+        volume_path=path,
+    )
+
+
+class VolumeAdapter(CloudAdapter):
+    """The network volumes of one account. The provider contract says what each method promises."""
+
+    #: The path under which one volume is read and deleted.
+    ONE: ClassVar[str]
+
+    @abstractmethod
+    async def _places(self) -> Iterable[str]:
+        """Every region in which the cloud makes volumes."""
+
+    @abstractmethod
+    async def _listed(self) -> Iterable[Any]:
+        """The cloud's own rows of every volume in the account."""
+
+    @abstractmethod
+    def price_usd_h(self, size_gb: Decimal) -> Decimal:
+        """What so many GB cost per hour."""
+
+    @abstractmethod
+    def observed(self, row: Any) -> ObservedInstance:
+        """One volume as the contract sees it. `UnexpectedResponse` for a row without an id."""
+
+    @abstractmethod
+    def _gone(self, reply: HttpReply) -> bool:
+        """Whether the answer says that there is no such volume."""
+
+    @abstractmethod
+    def _deleted(self, reply: HttpReply, ref: str) -> None:
+        """Raise what an answer to a delete means that did not take the order."""
+
+    async def offers(
+        self, constraint: GpuConstraint, *, disk_gb: int, spot: bool | None, pages: int = 1
+    ) -> tuple[Offer, ...]:
+        """One offer per region, for who asks for a volume of a size that there is."""
+        least, most = self.capabilities.volume_gb or (1, 0)
+        if constraint.names != (VOLUME,) or spot is True or self._missing or not least <= disk_gb <= most:
+            return ()
+        at, price = self._clock.now(), money.rate(self.price_usd_h(Decimal(disk_gb)))
+        return tuple(
+            Offer(
+                cloud=self.name,
+                key=place,
+                gpu=VOLUME,
+                gpu_count=1,
+                memory_gb=Decimal(0),
+                region=place,
+                spot=False,
+                price_usd_h=price,
+                fetched_at=at,
+                gpu_usd_h=Decimal(0),
+                storage_usd_h=price,
+                # Nothing that runs there can be lost, so no repeated work is counted.
+                reliability=Decimal(1),
+                disk_gb_max=most,
+            )
+            for place in sorted(await self._places())
+        )
+
+    async def get(self, ref: str) -> ObservedInstance | NotSeen:
+        """One volume, from the complete list."""
+        listing = await self.list()
+        return next((item for item in listing.items if item.ref == ref), NotSeen(self.name, listing.at))
+
+    async def list(self) -> Listing:
+        """Every volume of the account, ours and others, in one answer."""
+        at = self._clock.now()
+        return Listing(self.name, self.account, at, tuple(map(self.observed, await self._listed())))
+
+    async def _ready(self, spec: InstanceSpec, grant: Grant) -> dict[str, str]:
+        least, most = self.capabilities.volume_gb or (1, 0)
+        if not least <= spec.disk_gb <= most or not 0 < len(spec.name) <= self.capabilities.name_max:
+            raise InvalidSpec(self.name, f"{self.TITLE} has volumes of {least} to {most} GB, {spec.disk_gb} was asked")
+        return {}
+
+    async def terminate(self, ref: str) -> bool:
+        """Delete the volume with all data on it. A volume that is mounted is refused, and asked for again later."""
+        reply = await self._http.read("DELETE", f"{self.ONE}/{self._checked(ref)}")
+        if self._gone(reply):
+            return False
+        self._deleted(reply, ref)
+        return True
+
+    def _seen(self, ref: str, name: str | None, region: str | None, size_gb: Decimal, **more: Any) -> ObservedInstance:
+        """A volume as it is listed: it is there, so it is ready, and it is billed."""
+        price = max(money.rate(self.price_usd_h(size_gb)), money.MICRO_USD)
+        return ObservedInstance(
+            cloud=self.name,
+            ref=ref,
+            name=name,
+            status=InstanceStatus.RUNNING,
+            status_text="there",
+            gpu=VOLUME,
+            gpu_count=1,
+            price_usd_h=price,
+            storage_usd_h=price,
+            region=region,
+            **more,
+        )
