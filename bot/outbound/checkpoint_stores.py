@@ -1,4 +1,4 @@
-"""Find the newest checkpoint in an external store: on the Hub, in S3, or behind one URL.
+"""Find the newest checkpoint in an external store: on the Hub, in S3, in Google Cloud Storage, or behind one URL.
 
 The clients are imported on first use and run in a thread. They return facts or raise one error, and decide nothing.
 """
@@ -27,6 +27,8 @@ _BESIDE = re.compile(
 CONNECT_S = 5.0
 #: Files of a place that are looked at for the last complete checkpoint: those of many checkpoints.
 MOST_FILES = 5000
+#: Google Cloud Storage speaks the protocol of S3 here, with the HMAC keys of a service account.
+GS_URL = "https://storage.googleapis.com"
 #: How many stores are read at once; the others wait.
 THREADS = 4
 
@@ -37,11 +39,12 @@ class StoreUnreachable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """One file: its path, its size in bytes, and its time in the store."""
+    """One file: its path, its size in bytes, its time in the store, and the hash that the store gives for it."""
 
     path: str
     size: int
     at: datetime
+    digest: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,7 @@ class Stores:
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     hub_url: str | None = None
     s3_url: str | None = None
+    gs_url: str = GS_URL
     #: A place is read for this long: keys come in ascending order, so what was not read is often the newest.
     timeout_s: float = TIMEOUT_S
     #: Where a URL may lead; the requester chooses the URL.
@@ -59,7 +63,7 @@ class Stores:
     threads: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(THREADS, "stores"), repr=False)
 
     async def newest(self, scheme: str, root: str, path: str) -> StoredFile | None:
-        """Return the newest file at a place, of scheme s3, hf or https; None where there is none.
+        """Return the newest file at a place, of scheme s3, gs, hf or https; None where there is none.
 
         Raises `StoreUnreachable` when the store could not be read.
         """
@@ -76,7 +80,7 @@ class Stores:
         over = Event()
         try:
             async with asyncio.timeout(self.timeout_s):
-                look = self._s3 if scheme == "s3" else self._hub
+                look = {"s3": self._s3, "gs": self._gs}.get(scheme, self._hub)
                 return await asyncio.get_running_loop().run_in_executor(self.threads, look, root, path, over, most)
         except TimeoutError:
             raise StoreUnreachable(f"{scheme}://{root} was not read to its end in {self.timeout_s:g} s") from None
@@ -107,28 +111,11 @@ class Stores:
         return StoredFile(at.path.rpartition("/")[2] or at.path, answer.length, answer.modified)
 
     def _s3(self, bucket: str, prefix: str, over: Event, most: int) -> tuple[StoredFile, ...]:
-        import boto3  # noqa: PLC0415 # Heavy, and only needed where checkpoints are in S3.
-        from botocore.config import Config  # noqa: PLC0415
+        client = _bucket_client(self.s3_url, self.secrets, "AWS", self.secrets.get("AWS_REGION", "us-east-1"))
+        return _in_bucket(client, bucket, prefix, over, most)
 
-        client: Any = boto3.client(
-            "s3",
-            endpoint_url=self.s3_url,
-            aws_access_key_id=self.secrets.get("AWS_ACCESS_KEY_ID"),
-            aws_secret_access_key=self.secrets.get("AWS_SECRET_ACCESS_KEY"),
-            region_name=self.secrets.get("AWS_REGION", "us-east-1"),
-            config=Config(
-                connect_timeout=CONNECT_S, read_timeout=10, retries={"max_attempts": 2}, s3={"addressing_style": "path"}
-            ),
-        )
-        newest = _NewestFiles(most)
-        for page in client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix):
-            if over.is_set():
-                return ()  # Nobody waits for this result any more.
-            for one in page.get("Contents", ()):
-                # `run` is a prefix of `run2/` too, where another job's newer file would count for this place.
-                if not prefix or one["Key"] == prefix or one["Key"].startswith(f"{prefix}/"):
-                    newest.add(StoredFile(one["Key"], int(one["Size"]), one["LastModified"]))
-        return newest.files()
+    def _gs(self, bucket: str, prefix: str, over: Event, most: int) -> tuple[StoredFile, ...]:
+        return _in_bucket(_bucket_client(self.gs_url, self.secrets, "GS", "auto"), bucket, prefix, over, most)
 
     def _hub(self, repository: str, path: str, over: Event, most: int) -> tuple[StoredFile, ...]:
         from huggingface_hub import HfApi  # noqa: PLC0415 # Heavy, and only needed where checkpoints are on the Hub.
@@ -144,10 +131,46 @@ class Stores:
                     return ()
                 commit = getattr(one, "last_commit", None)
                 if commit is not None and hasattr(one, "size"):
-                    newest.add(StoredFile(one.path, int(one.size), commit.date))
+                    lfs = getattr(one, "lfs", None)
+                    digest = lfs.sha256 if lfs is not None else getattr(one, "blob_id", None)
+                    newest.add(StoredFile(one.path, int(one.size), commit.date, digest or ""))
         except EntryNotFoundError:
             return ()
         return newest.files()
+
+
+def _bucket_client(url: str | None, secrets: Mapping[str, str], prefix: str, region: str) -> Any:
+    """Return a client of a store that speaks the protocol of S3. Without its keys, it reads what everybody can read."""
+    import boto3  # noqa: PLC0415 # Heavy, and only needed where checkpoints are in a bucket.
+    from botocore import UNSIGNED  # noqa: PLC0415
+    from botocore.config import Config  # noqa: PLC0415
+
+    key, secret = (secrets.get(f"{prefix}_{name}") for name in ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY"))
+    tried: Any = {"max_attempts": 2}
+    config = Config(connect_timeout=CONNECT_S, read_timeout=10, retries=tried, s3={"addressing_style": "path"})
+    if key is None:
+        config = config.merge(Config(signature_version=UNSIGNED))
+    return boto3.client(
+        "s3",
+        endpoint_url=url,
+        aws_access_key_id=key,
+        aws_secret_access_key=secret,
+        region_name=region,
+        config=config,
+    )
+
+
+def _in_bucket(client: Any, bucket: str, prefix: str, over: Event, most: int) -> tuple[StoredFile, ...]:
+    newest = _NewestFiles(most)
+    for page in client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix):
+        if over.is_set():
+            return ()  # Nobody waits for this result any more.
+        for one in page.get("Contents", ()):
+            # `run` is a prefix of `run2/` too, where another job's newer file would count for this place.
+            if not prefix or one["Key"] == prefix or one["Key"].startswith(f"{prefix}/"):
+                digest = str(one.get("ETag", "")).strip('"')
+                newest.add(StoredFile(one["Key"], int(one["Size"]), one["LastModified"], digest))
+    return newest.files()
 
 
 class _NewestFiles:

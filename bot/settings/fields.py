@@ -161,7 +161,10 @@ class Settings(BaseSettings):
         pattern="^[0-9abcdefghjkmnpqrstvwxyz]{4}$",
     )
     hf_token: SecretStr | None = _setting(
-        None, "Token of the Hugging Face Hub; needed for checkpoint=hf://…", "hf_…", validation_alias="HF_TOKEN"
+        None,
+        "Token of the Hugging Face Hub, for private repositories at checkpoint=hf://…",
+        "hf_…",
+        validation_alias="HF_TOKEN",
     )
     hf_endpoint: str = _setting(
         "https://huggingface.co",
@@ -177,6 +180,15 @@ class Settings(BaseSettings):
     )
     aws_endpoint_url_s3: str | None = _setting(
         None, "Where S3 is, if not Amazon's.", "https://s3.example.com", validation_alias="AWS_ENDPOINT_URL_S3"
+    )
+    gs_access_key_id: SecretStr | None = _setting(
+        None,
+        "HMAC key of Google Cloud Storage, for private buckets at checkpoint=gs://…",
+        "GOOG1E…",
+        validation_alias="GS_ACCESS_KEY_ID",
+    )
+    gs_secret_access_key: SecretStr | None = _setting(
+        None, "Its secret.", "40 characters", validation_alias="GS_SECRET_ACCESS_KEY"
     )
     log_level: LogLevel = _setting(LogLevel.INFO, "debug, info, warning or error.", "info")
     log_format: LogFormat = _setting(LogFormat.AUTO, "auto, json or console.", "json")

@@ -27,6 +27,8 @@ class SavedCheckpoint:
     #: The size of its smallest file, and the time of its newest one.
     smallest: int
     at: datetime
+    #: The hashes of its files in order; empty where the store does not give each of them.
+    digests: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,7 @@ def checkpoints_in(files: Sequence[Newest]) -> list[SavedCheckpoint]:
             len(each),
             min(one.size for one in each),
             max(one.at for one in each),
+            tuple(sorted(one.digest for one in each)) if all(one.digest for one in each) else (),
         )
         for path, each in groups.items()
     ]
@@ -60,6 +63,7 @@ def last_verified(files: Sequence[Newest], now: datetime) -> VerifiedCheckpoint 
     """Return the newest checkpoint that is complete; None where there is none.
 
     One is damaged that has an empty file, is dated in the future, or has fewer files or bytes than the one before it.
+    So is one whose files all have the hashes of the one before: an older save was uploaded again under a new step.
     """
     found, damaged = checkpoints_in(files), list[str]()
     for place, one in enumerate(found):
@@ -116,4 +120,6 @@ def _problem(one: SavedCheckpoint, before: SavedCheckpoint | None, now: datetime
             return f"has {plural(one.files, 'file')} of {before.files}"
         if one.size < before.size * LEAST_SHARE:
             return f"has {one.size:,} bytes of about {before.size:,}"
+        if one.digests and one.digests == before.digests:
+            return f"has the bytes of {before.path}"
     return ""

@@ -15,7 +15,7 @@ from bot.rules.values.phrases import hours as say_hours
 from bot.rules.values.reply_code import ReplyCode
 from providers.capabilities import Capabilities
 
-_PLACE: Final = re.compile(r"(hf|s3)://([^/\s]+)(?:/(\S*))?", re.IGNORECASE)
+_PLACE: Final = re.compile(r"(hf|s3|gs)://([^/\s]+)(?:/(\S*))?", re.IGNORECASE)
 _URL: Final = re.compile(r"https://[^/\s?#]+/[^\s#]+", re.IGNORECASE)
 #: How a part of a path names the step of a checkpoint.
 STEP_IN_PATH: Final = re.compile(r"(?:step|checkpoint|ckpt|iter|epoch)[-_=]?(\d{1,15})", re.IGNORECASE)
@@ -52,6 +52,8 @@ class Newest:
     path: str
     size: int
     at: datetime
+    #: The hash of its bytes, as its store gives it; "" where it gives none.
+    digest: str = ""
 
     @property
     def step(self) -> int | None:

@@ -33,15 +33,32 @@ try:
         name, _, path = path.partition("/")
         only = [path, path + "/*"] if path else None
         huggingface_hub.snapshot_download(root + "/" + name, allow_patterns=only, local_dir=folder)
-    elif scheme == "s3":
-        import boto3
-        bucket = boto3.resource("s3").Bucket(root)
+    elif scheme in ("s3", "gs"):
+        import boto3, botocore, botocore.config, hashlib
+        options, key = {{}}, os.environ.get("GS_ACCESS_KEY_ID")
+        if scheme == "gs":
+            at = os.environ.get("GS_ENDPOINT_URL", "https://storage.googleapis.com")
+            options = {{"endpoint_url": at, "region_name": "auto", "aws_access_key_id": key}}
+            options["aws_secret_access_key"] = os.environ.get("GS_SECRET_ACCESS_KEY")
+            style = {{"s3": {{"addressing_style": "path"}}}} | ({{}} if key else {{"signature_version": botocore.UNSIGNED}})
+            options["config"] = botocore.config.Config(**style)
+        bucket = boto3.resource("s3", **options).Bucket(root)
         for one in bucket.objects.filter(Prefix=path):
             if one.key == path or one.key.startswith(path.rstrip("/") + "/"):
                 to = os.path.join(folder, one.key)
-                if os.path.commonpath([folder, os.path.realpath(to)]) == os.path.realpath(folder):
-                    os.makedirs(os.path.dirname(to), exist_ok=True)
-                    bucket.download_file(one.key, to)
+                if os.path.commonpath([folder, os.path.realpath(to)]) != os.path.realpath(folder):
+                    continue
+                os.makedirs(os.path.dirname(to), exist_ok=True)
+                bucket.download_file(one.key, to)
+                # S3's client compares a hash itself. Google's ETag is the MD5, except of a composed object.
+                said, own = one.e_tag.strip('"'), hashlib.md5()
+                if scheme == "gs" and len(said) == 32:
+                    with open(to, "rb") as file:
+                        for part in iter(lambda: file.read(1 << 20), b""):
+                            own.update(part)
+                    said = said == own.hexdigest()
+                if os.path.getsize(to) != one.size or not said:
+                    sys.exit(one.key + " is not what its store has: its size or its hash differs.")
     else:
         urllib.request.urlretrieve(place, os.path.join(folder, path.partition("?")[0].rpartition("/")[2] or "save"))
 except ImportError as error:

@@ -130,7 +130,7 @@ class Policy:
     checkpoint_places: tuple[str, ...] = setting(
         (),
         "Where checkpoints may be read with the service's own credentials, each with everything below it, such as "
-        "s3://bucket/runs or hf://org; without an entry nowhere.",
+        "s3://bucket/runs, gs://bucket/runs or hf://org; without an entry nowhere.",
     )
     checkpoint_save_s: int = setting(
         600, "How long the agent may take to save and upload before the checkpoint is verified."

@@ -14,7 +14,7 @@ from bot.rules.policy.policy import Policy
 from bot.rules.reports import digest
 from bot.rules.webhooks import webhooks
 
-_PLACE: Final = re.compile(r"(?:hf|s3)://[^/\s]+(?:/\S*)?", re.IGNORECASE)
+_PLACE: Final = re.compile(r"(?:hf|s3|gs)://[^/\s]+(?:/\S*)?", re.IGNORECASE)
 
 #: Settings of earlier builds, and what they are called now. The reader of the policy file refuses the old name.
 RENAMED: Final[Mapping[str, str]] = MappingProxyType(

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from bot.outbound.checkpoint_stores import StoreUnreachable
 from bot.rules.checkpoints import verification as rules
-from bot.rules.checkpoints.stores import not_listed
+from bot.rules.checkpoints.stores import may_be_public, not_listed, not_public
 from bot.rules.checkpoints.verification import Newest, Reported, StoreLocation
 from bot.rules.values.phrases import Verdict, deny
 from bot.rules.values.reply_code import ReplyCode
@@ -47,5 +47,17 @@ async def look_at(
         found = await stores.newest(where.scheme, where.root, where.path)
     except StoreUnreachable as error:
         return RemoteLook(deny(ReplyCode.UNREACHABLE, f"Its checkpoints can't be read: {error}."), where)
-    newest = Newest(found.path, found.size, found.at) if found else None
+    newest = Newest(found.path, found.size, found.at, found.digest) if found else None
     return RemoteLook(rules.judge(newest, reported, ctx.policy.checkpoint_max_age_s, now), where, newest)
+
+
+async def unreadable(ctx: Context, location: str | None) -> str | None:
+    """Say why a place can't be read for which no credentials are set; None where everybody can, or some are set."""
+    where, given = rules.place(location), ctx.catalog.checks.stores
+    if location is None or where is None or ctx.checkpoints is None or not may_be_public(location, given):
+        return None
+    try:
+        await ctx.checkpoints.newest(where.scheme, where.root, where.path)
+    except StoreUnreachable as error:
+        return not_public(location, given, str(error))
+    return None

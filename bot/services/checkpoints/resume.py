@@ -54,7 +54,7 @@ async def last_verified_checkpoint(ctx: Context, location: str | None, now: date
     if not_listed(location, ctx.policy.checkpoint_places) is not None:
         return FoundCheckpoint(why="The policy doesn't list the place of its checkpoints")
     stored = await ctx.checkpoints.files(where.scheme, where.root, where.path)
-    found = rules.last_verified([Newest(one.path, one.size, one.at) for one in stored], now)
+    found = rules.last_verified([Newest(one.path, one.size, one.at, one.digest) for one in stored], now)
     if found is None:
         return FoundCheckpoint(why="No checkpoint is complete" if stored else "There is no checkpoint yet")
     return FoundCheckpoint(found, rules.address(where, found.checkpoint.path))

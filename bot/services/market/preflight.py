@@ -26,7 +26,7 @@ class Checks:
         self, providers: Mapping[str, Provider], clock: Clock, deadline_s: float, stores: Collection[str] = ()
     ) -> None:
         """`stores` are the variables of external checkpoint stores that are set here."""
-        self._stores = frozenset(stores)
+        self.stores = frozenset(stores)
         self._providers = providers
         self._clock = clock
         self._deadline_s = deadline_s
@@ -52,7 +52,7 @@ class Checks:
 
         `places` are those that the policy lists for these credentials.
         """
-        return missing_variables(location, self._stores) or not_listed(location, places)
+        return missing_variables(location, self.stores) or not_listed(location, places)
 
     async def close(self) -> None:
         """Cancel the checks that nobody waits for."""

@@ -22,6 +22,7 @@ from bot.rules.policy import consumers
 from bot.rules.pricing import hours_cap
 from bot.rules.values.phrases import Verdict, usd
 from bot.services.approvals import auto_approval, matched
+from bot.services.checkpoints.remote import unreadable
 from bot.services.grants import advances, approvers, escalation, hours_used, reopen
 from bot.services.grants import override as grant_override
 from bot.services.market.answers import CloudAnswer, most_answered, nothing_found, refusals, silence
@@ -89,7 +90,8 @@ async def _quote(ctx: Context, held: Claim) -> None:
     job = request.job
     if (at := consumers.cloud_of(job)) and at in (job.candidates or (at,)):
         job = replace(job, candidates=(at,))
-    if (lacks := ctx.catalog.checks.store(job.checkpoint, ctx.policy.checkpoint_places)) is not None:
+    lacks = ctx.catalog.checks.store(job.checkpoint, ctx.policy.checkpoint_places)
+    if lacks is not None or (lacks := await unreadable(ctx, job.checkpoint)) is not None:
         await _unplaced(ctx, request, held, lacks)
         return
     # A request that is quoted again must not get the cached prices that have just proved wrong.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
@@ -55,6 +56,20 @@ def test_a_damaged_one_is_passed_over(newest: list[Newest], why: str) -> None:
     found = last_verified([*whole(100, 30), *newest], NOW)
     assert found is not None
     assert (found.checkpoint.step, found.damaged) == (100, (why,))
+
+
+def test_an_older_save_that_was_uploaded_again_under_a_new_step_is_passed_over() -> None:
+    older, newer = whole(100, 30), whole(200, 1)
+    same = {"model.pt": "aa", "optimizer.pt": "bb"}
+    copies = [replace(one, digest=same[one.path.rpartition("/")[2]]) for one in (*older, *newer)]
+    found = last_verified(copies, NOW)
+    assert found is not None
+    assert (found.checkpoint.step, found.damaged) == (100, ("run/step-200 has the bytes of run/step-100",))
+    # One other file is another save, and a hash that is missing proves nothing.
+    for other in (replace(copies[-1], digest="cc"), replace(copies[-1], digest="")):
+        found = last_verified([*copies[:-1], other], NOW)
+        assert found is not None
+        assert (found.checkpoint.step, found.damaged) == (200, ())
 
 
 def test_two_damaged_ones_are_passed_over_and_compared_with_the_last_good_one() -> None:

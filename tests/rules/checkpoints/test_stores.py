@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bot.rules.checkpoints.stores import STORES, missing_variables, not_listed
+from bot.rules.checkpoints.stores import STORES, may_be_public, missing_variables, not_listed, not_public
 
 EVERY = {name for store in STORES for name in store.variables}
 
@@ -17,8 +17,8 @@ def test_nothing_is_missing(location: str | None) -> None:
 @pytest.mark.parametrize(
     ("location", "given", "says"),
     [
-        ("hf://org/model", (), "need HF_TOKEN, which is not set where this service runs"),
-        ("HF://org/model", (), "https://huggingface.co/settings/tokens"),
+        ("S3://bucket/x", (), "https://console.aws.amazon.com/iam/home#/security_credentials"),
+        ("gs://bucket/x", ("GS_ACCESS_KEY_ID",), "need GS_SECRET_ACCESS_KEY, which is not set where this service runs"),
         ("s3://bucket/x", (), "need AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, which are not set"),
         ("s3://bucket/x", ("AWS_ACCESS_KEY_ID",), "need AWS_SECRET_ACCESS_KEY, which is not set"),
     ],
@@ -26,6 +26,31 @@ def test_nothing_is_missing(location: str | None) -> None:
 def test_what_is_missing_is_named_with_its_place(location: str, given: tuple[str, ...], says: str) -> None:
     assert says in str(missing_variables(location, given))
     assert missing_variables("/on/the/machine", given) is None
+
+
+@pytest.mark.parametrize(
+    ("location", "given", "public"),
+    [
+        ("hf://org/model", (), True),
+        ("HF://org/model", (), True),
+        ("gs://bucket/x", (), True),
+        ("hf://org/model", EVERY, False),
+        ("gs://bucket/x", EVERY, False),
+        ("s3://bucket/x", (), False),
+        ("/on/the/machine", (), False),
+        (None, (), False),
+        ("hf", (), False),
+    ],
+)
+def test_a_public_place_of_the_hub_or_of_google_needs_no_credentials(
+    location: str | None, given: tuple[str, ...], *, public: bool
+) -> None:
+    assert may_be_public(location, given) == public
+    if public:
+        assert missing_variables(location, given) is None
+        said = not_public(str(location), given, "it answered 403")
+        assert said.startswith(f"Checkpoints at {location} can't be read by everybody: it answered 403. So they need ")
+        assert "not set where this service runs" in said
 
 
 @pytest.mark.parametrize(
@@ -38,6 +63,8 @@ def test_what_is_missing_is_named_with_its_place(location: str, given: tuple[str
         ("s3://bucket2/runs", ("s3://bucket",), False),
         ("s3://bucket/runs/../payroll", ("s3://bucket/runs",), False),
         ("hf://bucket/runs", ("s3://bucket/runs",), False),
+        ("gs://bucket/runs", ("gs://bucket",), True),
+        ("gs://bucket/runs", ("s3://bucket",), False),
         ("s3://bucket", ("s3://bucket/runs",), False),
         ("s3://bucket/runs", (), False),
         ("https://example.com/model.pt", (), True),

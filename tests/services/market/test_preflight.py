@@ -15,6 +15,7 @@ from ledger.kernel.job import GpuConstraint, JobRequest
 from ledger.kernel.states import InstanceState, RequestState
 from providers.contract import Balance, Preflight, Provider
 from tests.support.clock import SteppedClock
+from tests.support.stores import Shelf, served
 from tests.support.world import World
 
 
@@ -159,24 +160,44 @@ async def test_a_checkpoint_location_without_its_credentials_is_offered_nothing_
         w.ctx = replace(w.ctx, catalog=build_catalog(w.ctx.providers, w.clock, w.ctx.timing, stores=stores))
 
     given()
-    w.tune(checkpoint_places=("hf://org",))
+    w.tune(checkpoint_places=("s3://bucket",))
     calls = len(w.engine.calls)
-    refused = str((await w.ask(checkpoint="hf://org/model")).data["request_id"])
+    refused = str((await w.ask(checkpoint="s3://bucket/run")).data["request_id"])
     await quoting.quote_due(w.ctx)
     view = await w.view(refused)
     assert (view.request.state, view.quote) == (RequestState.UNAVAILABLE, None)
-    assert view.request.outcome.startswith("Checkpoints at hf://org/model need HF_TOKEN, which is not set")
+    assert view.request.outcome.startswith("Checkpoints at s3://bucket/run need AWS_ACCESS_KEY_ID and AWS_SECRET")
     assert len(w.engine.calls) == calls  # No cloud was asked.
 
-    given("HF_TOKEN")
-    approved = await w.approved(candidates=("vast",), checkpoint="hf://org/model")
+    given("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+    approved = await w.approved(candidates=("vast",), checkpoint="s3://bucket/run")
     given()
     await w.settle()
     view = await w.view(approved)
     assert [row.state for row in view.instances] == [InstanceState.REJECTED]
     assert view.request.state is RequestState.UNAVAILABLE
-    assert "need HF_TOKEN" in view.request.outcome
+    assert "need AWS_ACCESS_KEY_ID" in view.request.outcome
     assert w.engine.creates == []
+
+
+async def test_a_place_that_everybody_may_read_is_offered_without_credentials_and_a_private_one_is_not(
+    w: World,
+) -> None:
+    w.tune(checkpoint_places=("gs://bucket",))
+    shelf = Shelf(public=True)
+    async with served(shelf, without_keys=True) as stores:
+        w.ctx = replace(w.ctx, checkpoints=stores)
+        for public in (True, False):
+            shelf.public = public
+            calls = len(w.engine.calls)
+            asked = str((await w.ask(checkpoint="gs://bucket/run")).data["request_id"])
+            await quoting.quote_due(w.ctx)
+            view = await w.view(asked)
+            assert (view.quote is not None) == public
+            assert (len(w.engine.calls) > calls) == public
+        assert view.request.state is RequestState.UNAVAILABLE
+        assert view.request.outcome.startswith("Checkpoints at gs://bucket/run can't be read by everybody: gs://bucket")
+        assert "So they need GS_ACCESS_KEY_ID and GS_SECRET_ACCESS_KEY" in view.request.outcome
 
 
 async def test_a_checkpoint_location_that_the_policy_does_not_list_is_offered_nothing_and_never_created(
