@@ -40,8 +40,8 @@ try:
             at = os.environ.get("GS_ENDPOINT_URL", "https://storage.googleapis.com")
             options = {{"endpoint_url": at, "region_name": "auto", "aws_access_key_id": key}}
             options["aws_secret_access_key"] = os.environ.get("GS_SECRET_ACCESS_KEY")
-            style = {{"s3": {{"addressing_style": "path"}}}} | ({{}} if key else {{"signature_version": botocore.UNSIGNED}})
-            options["config"] = botocore.config.Config(**style)
+            style = {{}} if key else {{"signature_version": botocore.UNSIGNED}}
+            options["config"] = botocore.config.Config(s3={{"addressing_style": "path"}}, **style)
         bucket = boto3.resource("s3", **options).Bucket(root)
         for one in bucket.objects.filter(Prefix=path):
             if one.key == path or one.key.startswith(path.rstrip("/") + "/"):
