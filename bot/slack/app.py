@@ -32,7 +32,7 @@ from bot.slack.notifier import Notifier
 from bot.slack.settings import SlackSettings
 from bot.slack.web import Web, WebError, quiet_logger
 from bot.slack.worker import Worker
-from ledger.core.inbox import Inbound
+from ledger.core.inbox import Inbound, OutcomeUnknown
 
 EVERYTHING = re.compile(".*", re.DOTALL)
 #: How long a message waits until Slack has said which workspace this is; Slack gives up on it after three seconds.
@@ -40,6 +40,9 @@ TEAM_WAIT_S = 1.5
 LIBRARIES = ("slack_bolt", "slack_sdk")
 NO_TEAM_YET = "Slack hasn't confirmed this workspace yet, so nothing was done. Try again in a moment."
 NOT_STORED = "I couldn't store this, so nothing was done. Try again in a moment."
+MAY_BE_STORED = "The database went away, so I may or may not do this. Look in a minute before you try again."
+#: Answers to a command that was not taken for certain.
+NOT_TAKEN = frozenset({NO_TEAM_YET, NOT_STORED, MAY_BE_STORED})
 
 log = logging.getLogger(__name__)
 
@@ -182,10 +185,11 @@ class SlackApp:
         message = Inbound(key, received.kind, received.to_json(), planned.answer, self.ctx.clock.now())
         try:
             receipt = await self.ctx.inbox.put(message)
-        except Exception:
+        except Exception as error:
             log.exception("an inbound message was not stored")
             if received.kind is InboundKind.COMMAND:
-                return {"response_type": "ephemeral", "text": NOT_STORED}
+                text = MAY_BE_STORED if isinstance(error, OutcomeUnknown) else NOT_STORED
+                return {"response_type": "ephemeral", "text": text}
             raise
         if receipt.claim is not None:
             since = self.ctx.clock.monotonic()

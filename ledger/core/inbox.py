@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import bindparam, select, update
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.core.claims import Claim
@@ -69,6 +70,10 @@ class Receipt:
     claim: Claim | None
 
 
+class OutcomeUnknown(RuntimeError):
+    """Say that a message may be stored or not: the database went away and did not return at once."""
+
+
 class InboxWriter:
     """Store inbound messages in group commits. One per process."""
 
@@ -84,7 +89,10 @@ class InboxWriter:
         self._next_group_at = 0.0
 
     async def put(self, message: Inbound) -> Receipt:
-        """Store the message; return when it is committed. A message seen before returns its first answer."""
+        """Store the message; return when it is committed. A message seen before returns its first answer.
+
+        Raises `OutcomeUnknown` when it may be stored, and any other error when it is not.
+        """
         receipt: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
         self._incoming.append((message, receipt))
         self._start()
@@ -114,7 +122,7 @@ class InboxWriter:
                 self._next_group_at = loop.time() + GROUP_EVERY_S
                 batch, self._incoming = self._incoming[:GROUP_MAX], self._incoming[GROUP_MAX:]
                 finished, self._finished = self._finished, []
-                receipts = await self._commit([m for m, _ in batch], finished)
+                receipts = await self._store([m for m, _ in batch], finished)
             except Exception as error:  # noqa: BLE001 # Every waiter must get the error; none may be acknowledged.
                 for _, receipt in batch:
                     if not receipt.done():
@@ -130,8 +138,24 @@ class InboxWriter:
                 # A second copy in the same group is a replay: only the first holds the claim.
                 receipts[message.key] = Receipt(receipts[message.key].answer, None)
 
-    async def _commit(self, batch: list[Inbound], finished: list[str]) -> dict[str, Receipt]:
+    async def _store(self, batch: list[Inbound], finished: list[str]) -> dict[str, Receipt]:
+        """Commit a group, and once more when its connection was lost: it may be stored, whatever the error says.
+
+        Otherwise its senders would be told that nothing was done, send again, and have it done twice. The token is the
+        same, so a message that is stored already is still ours. Raises `OutcomeUnknown` when the second try fails too.
+        """
         token = hex_token()
+        try:
+            return await self._commit(batch, finished, token)
+        except DBAPIError as error:
+            if not error.connection_invalidated:
+                raise
+        try:
+            return await self._commit(batch, finished, token)
+        except Exception as error:
+            raise OutcomeUnknown("the database went away while messages were stored") from error
+
+    async def _commit(self, batch: list[Inbound], finished: list[str], token: str) -> dict[str, Receipt]:
         unique = {m.key: m for m in reversed(batch)}
         async with self._db.write(first=True) as tx:
             if finished:

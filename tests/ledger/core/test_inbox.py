@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,11 +14,12 @@ from sqlalchemy import event, func, select, text
 from sqlalchemy.exc import DBAPIError
 
 from ledger.core.claims import claim
-from ledger.core.inbox import GROUP_MAX, Inbound, InboxWriter, Receipt
+from ledger.core.inbox import GROUP_MAX, Inbound, InboxWriter, OutcomeUnknown, Receipt
 from ledger.engine.db import Database
 from ledger.kernel.states import InboxState
 from ledger.models import Inbox
 from tests.support.clock import START
+from tests.support.commit_cuts import Way, commit_cuts
 from tests.support.databases import somebody_waits
 
 LEASE = timedelta(seconds=30)
@@ -240,3 +242,38 @@ async def test_hostile_text_is_stored_and_not_refused(db: Database, inbox: Inbox
         "no": "nan",
         "nothing": None,
     }
+
+
+@pytest.mark.parametrize("way", Way)
+async def test_a_commit_whose_reply_is_lost_is_made_once_more_under_its_own_claim(
+    pg_db_url: str, tmp_path: Path, way: Way
+) -> None:
+    async with commit_cuts(pg_db_url, tmp_path / "pg") as (url, cuts):
+        behind = Database(url)
+        inbox = InboxWriter(behind, LEASE)
+        ways = [way]
+        cuts.choose = lambda _wrote: ways.pop() if ways else None
+        receipt = await inbox.put(message("k1", "first"))
+        assert (receipt.answer, ways) == ({"text": "first"}, [])
+        async with behind.read() as tx:
+            (row,) = await tx.scalars(select(Inbox))
+        assert receipt.claim is not None
+        assert row.claim_token == receipt.claim.token
+        inbox.finish("k1")
+        ways.append(way)
+        await inbox.drain()
+        async with behind.read() as tx:
+            assert (await tx.get_one(Inbox, "k1", populate_existing=True)).state is InboxState.DONE
+        await behind.close()
+
+
+async def test_a_database_that_goes_away_twice_leaves_it_open_whether_a_message_is_stored(
+    pg_db_url: str, tmp_path: Path
+) -> None:
+    async with commit_cuts(pg_db_url, tmp_path / "pg") as (url, cuts):
+        behind = Database(url)
+        inbox = InboxWriter(behind, LEASE)
+        cuts.choose = lambda _wrote: Way.DROPPED
+        with pytest.raises(OutcomeUnknown):
+            await inbox.put(message("k1"))
+        await behind.close()

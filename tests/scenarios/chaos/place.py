@@ -23,7 +23,7 @@ from bot.clock import SystemClock
 from bot.practice.app import Practice
 from bot.practice.server import serve_on_loopback
 from bot.practice.workspace import Workspace
-from bot.slack.app import NO_TEAM_YET, NOT_STORED
+from bot.slack.app import NOT_TAKEN
 from ledger.engine.db import Database
 from providers.registry import sandboxes
 from providers.sandbox.clock import SandboxTiming
@@ -234,7 +234,7 @@ class LoadBalancer:
 def _is_refused(answer: httpx.Response) -> bool:
     """Tell whether a command was answered that it was not stored: its author reads that and repeats it."""
     is_json = answer.headers.get("content-type", "").startswith("application/json")
-    return is_json and answer.json().get("text") in {NOT_STORED, NO_TEAM_YET}
+    return is_json and answer.json().get("text") in NOT_TAKEN
 
 
 @asynccontextmanager

@@ -15,9 +15,11 @@ from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.scenarios.kills.cuts import Aim, CutRota
 from tests.scenarios.kills.failpoints import FAILPOINTS, Arm, Failpoint, Phase
 from tests.scenarios.kills.walk import Kill, Walk
 from tests.scenarios.processes.processes import Nursery, nursery
+from tests.support.commit_cuts import commit_cuts
 from tests.support.databases import PostgresTemplate, copy_sqlite, memory_folder, migrated_sqlite, postgres_template
 from tests.support.stack import town
 
@@ -74,42 +76,54 @@ class Ground:
     migrated: Path
     server: PostgresTemplate | None
 
-    async def walk(self, cloud: str, plan: dict[Phase, Kill]) -> list[Kill]:
-        """Play one walk. Returns its kills."""
+    async def walk(self, cloud: str, plan: dict[Phase, Kill], aim: Aim) -> list[Kill]:
+        """Play one walk. Returns its kills. PostgreSQL is reached through the proxy that cuts COMMITs."""
         async with AsyncExitStack() as stack:
             own = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=self.folder)))
             clone = self.server.clone() if self.server is not None else None
             url = await stack.enter_async_context(clone) if clone is not None else copy_sqlite(self.migrated, own)
             place = await stack.enter_async_context(town(url, own, self.parent, cloud))
-            walk = Walk(place, plan, Arm(own / "dies-at"), own / "dies-at")
+            if self.server is not None:
+                cut_url, cuts = await stack.enter_async_context(commit_cuts(url, own / "pg"))
+                aim.at(cuts)
+                place.environment = {**place.environment, "GPU_SHOPPER_DATABASE_URL": cut_url}
+            walk = Walk(place, plan, Arm(own / "dies-at"), own / "dies-at", aim)
             await walk.play()
             return walk.killed
 
 
 def run(database: str, kills: int, cloud: str = "") -> int:
     """Walk until so many processes died. Returns how many walks broke an invariant or did not end."""
-    rota, broken, walks, began_s = Rota(), 0, 0, time.monotonic()
+    rota, commits, broken, walks, began_s = Rota(), CutRota(), 0, 0, time.monotonic()
     with ExitStack() as stack:
         folder = stack.enter_context(memory_folder()) or Path(stack.enter_context(tempfile.TemporaryDirectory()))
         (folder / "template").mkdir()
         server = stack.enter_context(postgres_template()) if database == "postgres" else None
         parent = stack.enter_context(nursery())
         ground = Ground(parent, folder, migrated_sqlite(folder / "template"), server)
-        while rota.kills.total() < kills:
-            plan = rota.plan()
+        while rota.kills.total() + commits.cuts.total() < kills:
+            plan, aim = rota.plan(), Aim(commits.plan() if database == "postgres" else {})
             where = cloud or CLOUDS[database][walks % len(CLOUDS[database])]
             try:
-                killed = asyncio.run(ground.walk(where, plan))
+                killed = asyncio.run(ground.walk(where, plan, aim))
             except (AssertionError, TimeoutError) as error:
                 broken += 1
                 killed = []
-                _say(f"{database} {where} {', '.join(map(str, plan.values()))}: {type(error).__name__}: {error}")
+                planned = ", ".join(map(str, [*plan.values(), *aim.made.values()]))
+                _say(f"{database} {where} {planned}: {type(error).__name__}: {error}")
             rota.learn(plan, killed)
+            commits.learn(aim)
             walks += 1
             if walks % 10 == 0:
-                _say(f"{database}: {rota.kills.total()} kills in {walks} walks, {time.monotonic() - began_s:.0f} s")
-    _say(f"\n{database}: {rota.kills.total()} kills in {walks} walks, {broken} broken\n{rota.table()}")
+                _say(f"{_counted(database, rota, commits)} in {walks} walks, {time.monotonic() - began_s:.0f} s")
+    _say(f"\n{_counted(database, rota, commits)} in {walks} walks, {broken} broken\n{rota.table()}")
+    if commits.cuts:
+        _say(f"\n{commits.table()}")
     return broken
+
+
+def _counted(database: str, rota: Rota, commits: CutRota) -> str:
+    return f"{database}: {rota.kills.total()} kills and {commits.cuts.total()} cut COMMITs"
 
 
 def _say(line: str) -> None:
@@ -120,7 +134,9 @@ def _say(line: str) -> None:
 def main() -> int:
     """Run both databases side by side; 1 when anything is broken."""
     parser = argparse.ArgumentParser(prog=PROGRAM, description=__doc__)
-    parser.add_argument("--kills", type=int, default=1000, help="how many processes are killed, on both databases")
+    parser.add_argument(
+        "--kills", type=int, default=1000, help="how many processes are killed and COMMITs cut, on both databases"
+    )
     parser.add_argument("--cloud", default="", help="rent from this cloud only")
     parser.add_argument("--database", choices=sorted(CLOUDS), help="one database alone, in this process")
     chosen = parser.parse_args()

@@ -10,9 +10,12 @@ from pathlib import Path
 import pytest
 
 from tests.scenarios.kills.__main__ import Rota
+from tests.scenarios.kills.cuts import Aim, Cut
 from tests.scenarios.kills.failpoints import FAILPOINTS, ROOT, Arm, Failpoint, Phase, install
 from tests.scenarios.kills.walk import Kill, Walk
 from tests.scenarios.processes.processes import nursery
+from tests.support.commit_cuts import Way, commit_cuts
+from tests.support.databases import PostgresTemplate
 from tests.support.stack import town
 
 HERE = "tests/scenarios/kills/test_kills.py"
@@ -26,6 +29,21 @@ async def test_a_kill_in_each_phase_loses_nothing(db_url: str, tmp_path: Path) -
             walk = Walk(place, plan, Arm(tmp_path / "dies-at"), tmp_path / "dies-at")
             await walk.play()
     assert {one.point.phase for one in walk.killed} >= {Phase.ASK, Phase.APPROVE, Phase.EXTEND, Phase.END}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", Way)
+async def test_a_commit_without_its_connection_in_each_phase_loses_nothing(
+    pg_template: PostgresTemplate, tmp_path: Path, way: Way
+) -> None:
+    aim = Aim(dict.fromkeys(Phase, Cut(None, way)))
+    with nursery() as parent:
+        async with pg_template.clone() as url, commit_cuts(url, tmp_path / "pg") as (cut_url, cuts):
+            aim.at(cuts)
+            async with town(url, tmp_path, parent, "runpod") as place:
+                place.environment = {**place.environment, "GPU_SHOPPER_DATABASE_URL": cut_url}
+                await Walk(place, {}, Arm(tmp_path / "dies-at"), tmp_path / "dies-at", aim).play()
+    assert set(aim.made) == {Phase.ASK, Phase.APPROVE, Phase.EXTEND, Phase.END}
 
 
 @pytest.mark.parametrize("point", FAILPOINTS, ids=str)

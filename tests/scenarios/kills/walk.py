@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bot.practice.model import ActionResult
+from bot.slack.app import NOT_TAKEN
 from ledger.kernel.states import InboxState, InstanceState, NotificationState, RequestState, SessionState
 from ledger.queries.audit import Books
+from tests.scenarios.kills.cuts import Aim
 from tests.scenarios.kills.failpoints import Arm, Failpoint, Phase
 from tests.scenarios.processes.processes import fork
 from tests.support.stack import DOWN_S, LONG_DOWN_S, LOOK_S, Town
@@ -43,6 +45,8 @@ class Walk:
     plan: Mapping[Phase, Kill]
     arm: Arm
     arm_path: Path
+    #: Which COMMITs lose their connections, where the processes reach PostgreSQL through the proxy.
+    aim: Aim = field(default_factory=lambda: Aim({}))
     #: The failpoints at which a process died, with the number of the await.
     killed: list[Kill] = field(default_factory=list)
     #: The invariant that does not count: of a machine that started while nobody looked, the ledger knows only roughly
@@ -62,6 +66,7 @@ class Walk:
             await self._phase(Phase.EXTEND, self._extend, lambda books: books.sessions[-1].hours > hours)
             await self._phase(Phase.END, self._end, lambda books: all(one.state in OPEN for one in books.sessions))
             self.arm.clear()
+            self.aim.phase(None)
             await self.place.comes_to_rest(creates=len(self.place.creates), but=self._but, limit_s=LIMIT_S)
         finally:
             guardian.cancel()
@@ -74,6 +79,7 @@ class Walk:
     ) -> None:
         """Kill once while people wait for something, and let them insist until it is so."""
         self._arm(phase)
+        self.aim.phase(phase)
         try:
             async with asyncio.timeout(LIMIT_S):
                 while not is_done(await self.place.books()):
@@ -88,7 +94,8 @@ class Walk:
         books = await self.place.books()
         rows: list[Any] = [*books.requests, *books.sessions, *books.instances]
         late = [note.kind for note in books.notifications if note.state is NotificationState.PENDING]
-        return f"{[str(row.state) for row in rows]}, not shown {late}, killed at {list(map(str, self.killed))}"
+        dead, cut = list(map(str, self.killed)), list(map(str, self.aim.made.values()))
+        return f"{[str(row.state) for row in rows]}, not shown {late}, killed at {dead}, cut {cut}"
 
     async def _try(self, act: Callable[[Books], Awaitable[ActionResult | None]]) -> None:
         """Do something; what was acknowledged must stay for ever."""
@@ -97,7 +104,7 @@ class Walk:
             return  # It came through, though the person was not told.
         before = {row.key for row in books.inbox}
         outcome = await act(books)
-        if outcome is not None and outcome.ok:
+        if outcome is not None and outcome.ok and outcome.response.get("text") not in NOT_TAKEN:
             new = {row.key for row in (await self.place.books()).inbox} - before
             assert new, "it was acknowledged before it was on disk"
             self.place.acknowledged |= new
@@ -178,6 +185,7 @@ class Walk:
             self._armed = self.plan.get(Phase.RECOVER) if armed.point.phase is not Phase.RECOVER else None
             self.arm.clear()
             self.place.clock.travel(await self._down_s())
+            self.aim.phase(Phase.RECOVER)
             if self._armed is not None:
                 self.arm.set(*self._armed)
             try:
