@@ -56,6 +56,7 @@ async def run(database: str, db_url: str, folder: Path, on: Machine, seconds: fl
                 async with asyncio.timeout(seconds):
                     await trouble.bring()
             here.proxy.rate = 0.0
+            here.spare_commits()
             people.is_closing = True
             for replica in here.replicas:
                 if not replica.is_ready:

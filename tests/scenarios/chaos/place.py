@@ -34,6 +34,7 @@ from tests.scenarios.chaos.programs import api_key
 from tests.scenarios.chaos.proxy import FaultProxy, Point
 from tests.scenarios.chaos.verdict import Evidence
 from tests.scenarios.processes.processes import Nursery, Served, fork, nursery
+from tests.support.commit_cuts import CommitCuts, Tables, Way, commit_cuts
 from tests.support.serving import serving
 from tests.support.stack import BOT_TOKEN, ROOT, SIGNING, TIMING, environment_of
 
@@ -141,6 +142,8 @@ class Place:
         self.clicked_s: dict[str, float] = {}
         self.machine = machine
         self.api_key = ""
+        #: The proxy between the processes and PostgreSQL; None on SQLite.
+        self.cuts: CommitCuts | None = None
         self.no_process = Outages()
         self.no_cloud = {cloud: Outages() for cloud in clouds}
         self._armed: dict[int, tuple[Point, asyncio.Event]] = {}
@@ -180,6 +183,22 @@ class Place:
         await replica.buried()
         await asyncio.sleep(self.random.uniform(*RESTART_S))
         await replica.start()
+
+    def cut_commit(self, way: Way) -> None:
+        """Let the next COMMIT lose its connection."""
+
+        def choose(_wrote: Tables) -> Way:
+            self.spare_commits()
+            self.counts[way] += 1
+            return way
+
+        if self.cuts is not None:
+            self.cuts.choose = choose
+
+    def spare_commits(self) -> None:
+        """Let every COMMIT pass."""
+        if self.cuts is not None:
+            self.cuts.choose = lambda _wrote: None
 
     def away_s(self, cloud: str, start: datetime, end: datetime) -> float:
         """Return the seconds between two moments in which no process, this cloud or the ledger was there."""
@@ -252,13 +271,16 @@ async def place(db_url: str, folder: Path, replicas: int, random: Random, here: 
         serving(proxy) as clouds_url,
         serve_on_loopback(LoadBalancer(built)) as front_url,
     ):
+        served_url = db_url
+        if not db_url.startswith("sqlite"):
+            served_url, built.cuts = await parents.enter_async_context(commit_cuts(db_url, folder / "pg"))
         workspace.base_url = slack_url
         workspace.request_url = f"{front_url}/slack/events"
         for number in range(replicas):
             data, own = here.folder / f"data-{number}", here.environment(number)
             data.mkdir(mode=0o700)
             environment = {
-                **environment_of(folder, db_url, practice.api_url, TIMING | {"quarantine_floor_s": 60.0}),
+                **environment_of(folder, served_url, practice.api_url, TIMING | {"quarantine_floor_s": 60.0}),
                 **{k: v for n, c in made.items() for k, v in c.environment(f"{clouds_url}/r{number}/{n}").items()},
                 **own,
                 "GPU_SHOPPER_DATA_DIR": str(data),

@@ -17,6 +17,7 @@ from sqlalchemy import make_url
 from tests.scenarios.chaos.place import Place, Replica, postmaster
 from tests.scenarios.chaos.programs import press
 from tests.scenarios.chaos.proxy import Point
+from tests.support.commit_cuts import Way
 
 KINDS = ("search", "create", "list", "destroy", "other")
 #: Longer than a claim's life, which is 15 s here.
@@ -48,6 +49,8 @@ class Trouble:
             group.create_task(self._again((45, 90), self._ledger))
             group.create_task(self._again((60, 120), self._sockets))
             group.create_task(self._again((30, 60), self._programs))
+            if self._place.cuts is not None:
+                group.create_task(self._again((2, 8), self._commit))
             if self._place.machine.has_clocks:
                 group.create_task(self._again((40, 80), self._clock))
             if self._place.machine.has_disk:
@@ -102,6 +105,10 @@ class Trouble:
             main = postmaster(self._db_url)
             with suppress(ProcessLookupError, IndexError):
                 os.kill(self._random.choice(_children(main)), signal.SIGKILL)
+
+    async def _commit(self) -> None:
+        """Let a process lose its connection in the middle of a COMMIT."""
+        self._place.cut_commit(self._random.choice(list(Way)))
 
     async def _clock(self) -> None:
         """Set one replica's clock wrong for a while, by seconds that do harm in either direction."""
