@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bot.practice.reader import all_text
-from bot.slack.app import MAY_BE_STORED, NOT_STORED, SlackApp, process
+from bot.slack.app import NOT_STORED, SlackApp, process
 from bot.slack.handler_context import HandlerContext, HandlerJob
 from bot.slack.inbound import InboundKind, InboundMessage
 from bot.slack.worker import TRIES_MAX, Worker
@@ -26,7 +26,6 @@ from ledger.kernel.states import InboxState
 from ledger.models import Inbox
 from tests.slack import signing
 from tests.slack.conftest import Stage
-from tests.support.commit_cuts import Way, commit_cuts
 from tests.support.matrix import examples
 
 COMMAND = signing.command_body('provision 1x4090 2h for="once"')
@@ -301,20 +300,6 @@ async def test_what_cannot_be_stored_is_not_acknowledged_as_done(stage: Stage, w
     refused = await signing.post(without_a_ledger.asgi, click, signing.headers(click, stage.w.clock))
     assert refused.status_code == 500  # Slack then tells the person that it did not work; nothing was recorded.
     assert without_a_ledger.backlog == 0
-
-
-@pytest.mark.slow
-async def test_a_database_that_goes_away_at_the_commit_leaves_it_open_whether_a_command_is_done(
-    stage: Stage, pg_db_url: str, tmp_path: Path
-) -> None:
-    async with commit_cuts(pg_db_url, tmp_path / "pg") as (url, cuts):
-        behind = Database(url)
-        door = SlackApp(replace(stage.ctx, inbox=InboxWriter(behind, timedelta(seconds=60))), stage.settings)
-        cuts.choose = lambda _wrote: Way.UNANSWERED
-        answer = await signing.post(door.asgi, COMMAND, signing.headers(COMMAND, stage.w.clock))
-        assert answer.json()["text"] == MAY_BE_STORED
-        await door.stop()
-        await behind.close()
 
 
 async def test_slack_checks_the_address(stage: Stage) -> None:
