@@ -1,8 +1,13 @@
-"""A post whose outcome nobody noted is looked for before it is sent again: people see every message once."""
+"""A post whose outcome nobody noted is looked for before it is sent again: people see every message once.
+
+And a command whose COMMIT loses its connection twice may be stored or not, and its sender reads exactly that.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
@@ -13,9 +18,14 @@ from bot.services.outbox import dispatch
 from bot.services.reports import digest
 from bot.services.requests import quoting
 from bot.services.runtime.ports import Delivered, Messenger
+from bot.slack.app import MAY_BE_STORED, SlackApp
+from ledger.core.inbox import InboxWriter
+from ledger.engine.db import Database
 from ledger.kernel.states import NotificationKind, NotificationState
 from ledger.models import Notification
+from tests.slack import signing
 from tests.slack.conftest import Stage, answers
+from tests.support.commit_cuts import Way, commit_cuts
 
 POST = "chat.postMessage"
 
@@ -199,3 +209,18 @@ async def test_a_clear_refusal_is_not_looked_for(stage: Stage) -> None:
     await stage.w.run(10)
     await one(stage)
     assert stage.calls("conversations.history") == []
+
+
+@pytest.mark.slow
+async def test_a_database_that_goes_away_at_the_commit_leaves_it_open_whether_a_command_is_done(
+    stage: Stage, pg_db_url: str, tmp_path: Path
+) -> None:
+    async with commit_cuts(pg_db_url, tmp_path / "pg") as (url, cuts):
+        behind = Database(url)
+        door = SlackApp(replace(stage.ctx, inbox=InboxWriter(behind, timedelta(seconds=60))), stage.settings)
+        command = signing.command_body("provision 1x4090 2h")
+        cuts.choose = lambda _wrote: Way.UNANSWERED
+        answer = await signing.post(door.asgi, command, signing.headers(command, stage.w.clock))
+        assert answer.json()["text"] == MAY_BE_STORED
+        await door.stop()
+        await behind.close()

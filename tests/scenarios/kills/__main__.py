@@ -109,7 +109,7 @@ def run(database: str, kills: int, cloud: str = "") -> int:
             except (AssertionError, TimeoutError) as error:
                 broken += 1
                 killed = []
-                planned = ", ".join(map(str, [*plan.values(), *aim.made.values()]))
+                planned = ", ".join(map(str, [*plan.values(), *(made for _, made in aim.made)]))
                 _say(f"{database} {where} {planned}: {type(error).__name__}: {error}")
             rota.learn(plan, killed)
             commits.learn(aim)

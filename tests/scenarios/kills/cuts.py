@@ -4,33 +4,37 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tests.scenarios.kills.failpoints import Phase
 from tests.support.commit_cuts import CommitCuts, Tables, Way
 
+#: How many COMMITs of a phase are cut in one walk.
+TOGETHER = 3
+
 
 class Cut(NamedTuple):
-    """The next COMMIT that wrote these tables, and what happens to it. None: whatever it wrote."""
+    """The next COMMIT that wrote these tables, and maybe others, and what happens to it."""
 
-    wrote: Tables | None
+    wrote: Tables
     way: Way
 
     def __str__(self) -> str:
         """Write it for the log."""
-        return f"{'+'.join(sorted(self.wrote or {'anything'}))}: {self.way}"
+        return f"{'+'.join(sorted(self.wrote))}: {self.way}"
 
 
 @dataclass
 class Aim:
-    """Tells the proxy of one walk which COMMIT is next, and notes what it saw in each phase."""
+    """Tells the proxy of one walk which COMMITs it cuts, each once, and notes what it saw in each phase."""
 
-    plan: Mapping[Phase, Cut]
-    made: dict[Phase, Cut] = field(default_factory=dict)
+    plan: Mapping[Phase, Collection[Cut]]
+    made: list[tuple[Phase, Cut]] = field(default_factory=list)
     seen: set[tuple[Phase, Tables]] = field(default_factory=set)
     _phase: Phase | None = None
+    _done: set[tuple[Phase, Cut]] = field(default_factory=set)
 
     def at(self, proxy: CommitCuts) -> None:
         """Choose for this proxy from now on."""
@@ -43,12 +47,14 @@ class Aim:
     def _choose(self, wrote: Tables) -> Way | None:
         if self._phase is None:
             return None
-        self.seen.add((self._phase, wrote))
-        cut = self.plan.get(self._phase)
-        if cut is None or self._phase in self.made or cut.wrote not in (None, wrote):
-            return None
-        self.made[self._phase] = Cut(wrote, cut.way)
-        return cut.way
+        phase = self._phase
+        self.seen.add((phase, wrote))
+        for planned in self.plan.get(phase, ()):
+            if planned.wrote <= wrote and (phase, planned) not in self._done:
+                self._done.add((phase, planned))
+                self.made.append((phase, Cut(wrote, planned.way)))
+                return planned.way
+        return None
 
 
 @dataclass
@@ -59,21 +65,23 @@ class CutRota:
     cuts: Counter[tuple[Phase, Cut]] = field(default_factory=Counter)
     _seen: set[tuple[Phase, Tables]] = field(default_factory=set)
 
-    def plan(self) -> dict[Phase, Cut]:
-        """Choose a COMMIT for each phase."""
+    def plan(self) -> dict[Phase, list[Cut]]:
+        """Choose some COMMITs for each phase."""
         return {phase: self._next(phase) for phase in Phase}
 
-    def _next(self, phase: Phase) -> Cut:
-        known: list[Tables | None] = [wrote for at, wrote in self._ordered() if at is phase] or [None]
-        cuts = [Cut(wrote, way) for wrote, way in itertools.product(known, Way)]
-        chosen = min(cuts, key=lambda cut: self.tries[phase, cut])
-        self.tries[phase, chosen] += 1
+    def _next(self, phase: Phase) -> list[Cut]:
+        known = [wrote for at, wrote in self._ordered() if at is phase] or [frozenset()]
+        # What writes many tables at once is a step of a rental; what writes one is often housekeeping.
+        known.sort(key=lambda wrote: -len(wrote))
+        cuts = [Cut(wrote, way) for way, wrote in itertools.product(Way, known)]
+        chosen = sorted(cuts, key=lambda cut: self.tries[phase, cut])[:TOGETHER]
+        self.tries.update((phase, cut) for cut in chosen)
         return chosen
 
     def learn(self, aim: Aim) -> None:
         """Take in what a walk saw and cut."""
         self._seen |= aim.seen
-        self.cuts.update(aim.made.items())
+        self.cuts.update(aim.made)
 
     def table(self) -> str:
         """Write what was cut where."""

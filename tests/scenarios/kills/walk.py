@@ -94,7 +94,7 @@ class Walk:
         books = await self.place.books()
         rows: list[Any] = [*books.requests, *books.sessions, *books.instances]
         late = [note.kind for note in books.notifications if note.state is NotificationState.PENDING]
-        dead, cut = list(map(str, self.killed)), list(map(str, self.aim.made.values()))
+        dead, cut = list(map(str, self.killed)), [f"{phase} {made}" for phase, made in self.aim.made]
         return f"{[str(row.state) for row in rows]}, not shown {late}, killed at {dead}, cut {cut}"
 
     async def _try(self, act: Callable[[Books], Awaitable[ActionResult | None]]) -> None:
