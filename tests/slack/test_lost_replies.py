@@ -23,9 +23,9 @@ from ledger.core.inbox import InboxWriter
 from ledger.engine.db import Database
 from ledger.kernel.states import NotificationKind, NotificationState
 from ledger.models import Notification
+from tests.scenarios.kills.commit_cuts import Way, commit_cuts
 from tests.slack import signing
 from tests.slack.conftest import Stage, answers
-from tests.support.commit_cuts import Way, commit_cuts
 
 POST = "chat.postMessage"
 

@@ -18,8 +18,8 @@ from ledger.core.inbox import GROUP_MAX, Inbound, InboxWriter, OutcomeUnknown, R
 from ledger.engine.db import Database
 from ledger.kernel.states import InboxState
 from ledger.models import Inbox
+from tests.scenarios.kills.commit_cuts import Way, commit_cuts
 from tests.support.clock import START
-from tests.support.commit_cuts import Way, commit_cuts
 from tests.support.databases import somebody_waits
 
 LEASE = timedelta(seconds=30)

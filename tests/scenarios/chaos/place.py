@@ -33,8 +33,8 @@ from tests.scenarios.chaos.machine import Machine
 from tests.scenarios.chaos.programs import api_key
 from tests.scenarios.chaos.proxy import FaultProxy, Point
 from tests.scenarios.chaos.verdict import Evidence
+from tests.scenarios.kills.commit_cuts import CommitCuts, Tables, Way, commit_cuts
 from tests.scenarios.processes.processes import Nursery, Served, fork, nursery
-from tests.support.commit_cuts import CommitCuts, Tables, Way, commit_cuts
 from tests.support.serving import serving
 from tests.support.stack import BOT_TOKEN, ROOT, SIGNING, TIMING, environment_of
 

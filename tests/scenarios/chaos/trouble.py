@@ -17,7 +17,7 @@ from sqlalchemy import make_url
 from tests.scenarios.chaos.place import Place, Replica, postmaster
 from tests.scenarios.chaos.programs import press
 from tests.scenarios.chaos.proxy import Point
-from tests.support.commit_cuts import Way
+from tests.scenarios.kills.commit_cuts import Way
 
 KINDS = ("search", "create", "list", "destroy", "other")
 #: Longer than a claim's life, which is 15 s here.

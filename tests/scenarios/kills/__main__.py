@@ -15,11 +15,11 @@ from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.scenarios.kills.commit_cuts import commit_cuts
 from tests.scenarios.kills.cuts import Aim, CutRota
 from tests.scenarios.kills.failpoints import FAILPOINTS, Arm, Failpoint, Phase
 from tests.scenarios.kills.walk import Kill, Walk
 from tests.scenarios.processes.processes import Nursery, nursery
-from tests.support.commit_cuts import commit_cuts
 from tests.support.databases import PostgresTemplate, copy_sqlite, memory_folder, migrated_sqlite, postgres_template
 from tests.support.stack import town
 

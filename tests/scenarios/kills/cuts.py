@@ -8,8 +8,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from tests.scenarios.kills.commit_cuts import CommitCuts, Tables, Way
 from tests.scenarios.kills.failpoints import Phase
-from tests.support.commit_cuts import CommitCuts, Tables, Way
 
 #: How many COMMITs of a phase are cut in one walk.
 TOGETHER = 3

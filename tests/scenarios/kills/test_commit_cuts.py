@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.scenarios.kills.commit_cuts import CANCEL, ClientStream, Piece, Tables, Way, backend_of, tables
 from tests.scenarios.kills.cuts import TOGETHER, Aim, Cut, CutRota
 from tests.scenarios.kills.failpoints import Phase
-from tests.support.commit_cuts import CANCEL, ClientStream, Piece, Tables, Way, backend_of, tables
 
 pytestmark = pytest.mark.quick
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from tests.scenarios.kills.__main__ import Rota
+from tests.scenarios.kills.commit_cuts import Way, commit_cuts
 from tests.scenarios.kills.cuts import Aim, Cut
 from tests.scenarios.kills.failpoints import FAILPOINTS, ROOT, Arm, Failpoint, Phase, install
 from tests.scenarios.kills.walk import Kill, Walk
 from tests.scenarios.processes.processes import nursery
-from tests.support.commit_cuts import Way, commit_cuts
 from tests.support.databases import PostgresTemplate
 from tests.support.stack import town
 
