@@ -32,7 +32,7 @@ from bot.slack.notifier import Notifier
 from bot.slack.settings import SlackSettings
 from bot.slack.web import Web, WebError, quiet_logger
 from bot.slack.worker import Worker
-from ledger.core.inbox import Inbound, OutcomeUnknown
+from ledger.core.inbox import Inbound, StorageUnknown
 
 EVERYTHING = re.compile(".*", re.DOTALL)
 #: How long a message waits until Slack has said which workspace this is; Slack gives up on it after three seconds.
@@ -188,7 +188,7 @@ class SlackApp:
         except Exception as error:
             log.exception("an inbound message was not stored")
             if received.kind is InboundKind.COMMAND:
-                text = MAY_BE_STORED if isinstance(error, OutcomeUnknown) else NOT_STORED
+                text = MAY_BE_STORED if isinstance(error, StorageUnknown) else NOT_STORED
                 return {"response_type": "ephemeral", "text": text}
             raise
         if receipt.claim is not None:

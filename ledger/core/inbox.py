@@ -70,7 +70,7 @@ class Receipt:
     claim: Claim | None
 
 
-class OutcomeUnknown(RuntimeError):
+class StorageUnknown(RuntimeError):
     """Say that a message may be stored or not: the database went away and did not return at once."""
 
 
@@ -91,7 +91,7 @@ class InboxWriter:
     async def put(self, message: Inbound) -> Receipt:
         """Store the message; return when it is committed. A message seen before returns its first answer.
 
-        Raises `OutcomeUnknown` when it may be stored, and any other error when it is not.
+        Raises `StorageUnknown` when it may be stored, and any other error when it is not.
         """
         receipt: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
         self._incoming.append((message, receipt))
@@ -142,7 +142,7 @@ class InboxWriter:
         """Commit a group, and once more when its connection was lost: it may be stored, whatever the error says.
 
         Otherwise its senders would be told that nothing was done, send again, and have it done twice. The token is the
-        same, so a message that is stored already is still ours. Raises `OutcomeUnknown` when the second try fails too.
+        same, so a message that is stored already is still ours. Raises `StorageUnknown` when the second try fails too.
         """
         token = hex_token()
         try:
@@ -153,7 +153,7 @@ class InboxWriter:
         try:
             return await self._commit(batch, finished, token)
         except Exception as error:
-            raise OutcomeUnknown("the database went away while messages were stored") from error
+            raise StorageUnknown("the database went away while messages were stored") from error
 
     async def _commit(self, batch: list[Inbound], finished: list[str], token: str) -> dict[str, Receipt]:
         unique = {m.key: m for m in reversed(batch)}

@@ -14,7 +14,7 @@ from sqlalchemy import event, func, select, text
 from sqlalchemy.exc import DBAPIError
 
 from ledger.core.claims import claim
-from ledger.core.inbox import GROUP_MAX, Inbound, InboxWriter, OutcomeUnknown, Receipt
+from ledger.core.inbox import GROUP_MAX, Inbound, InboxWriter, Receipt, StorageUnknown
 from ledger.engine.db import Database
 from ledger.kernel.states import InboxState
 from ledger.models import Inbox
@@ -274,6 +274,6 @@ async def test_a_database_that_goes_away_twice_leaves_it_open_whether_a_message_
         behind = Database(url)
         inbox = InboxWriter(behind, LEASE)
         cuts.choose = lambda _wrote: Way.DROPPED
-        with pytest.raises(OutcomeUnknown):
+        with pytest.raises(StorageUnknown):
             await inbox.put(message("k1"))
         await behind.close()
