@@ -20,7 +20,7 @@ from bot.services.instances import (
     termination,
     unknown_outcome,
 )
-from bot.services.migrations import progress
+from bot.services.migrations import progress, savings
 from bot.services.nodes import host_keys, key_writes
 from bot.services.notifications import clock_check
 from bot.services.outbox import dispatch
@@ -116,6 +116,7 @@ def jobs(ctx: Context, messenger: Messenger | None, recover: Recover | None) -> 
         ScheduledJob("resumes", lambda: resume.resumes_due(ctx), resume.LOOK_S, bought, drain=False),
         ScheduledJob("transfers", lambda: transfer.transfers_due(ctx), transfer.LOOK_S, drain=False),
         ScheduledJob("migrations", lambda: progress.migrations_due(ctx), progress.LOOK_S, (hints.sessions,)),
+        ScheduledJob("savings", lambda: savings.savings_due(ctx), savings.LOOK_S, drain=False),
         ScheduledJob("disks", lambda: retained_disks.disks_due(ctx), retained_disks.LOOK_S, drain=False),
         ScheduledJob("journal-order", EventNumbering(ctx).look, NUMBER_EVERY_S, drain=False),
         ScheduledJob("seals", lambda: journal.hash_events_due(ctx), ACCRUE_S),

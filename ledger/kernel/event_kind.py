@@ -68,6 +68,7 @@ class EventKind(Vocabulary):
     DISK_OVER = "disk.over", "retained disk ended"
 
     MIGRATION_STEP = "migration.step", "migration moved on"
+    MIGRATION_SUGGESTED = "migration.suggested", "cheaper machine suggested"
 
     SPEND_OVER = "spend.drift", "session will cost more than approved"
     SPEND_PAUSED = "spend.paused", "spend paused"

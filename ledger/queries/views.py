@@ -158,7 +158,7 @@ async def session_view(tx: AsyncSession, session_id: str) -> SessionView:
     session = await tx.get(Session, session_id)
     if session is None:
         raise LookupError(f"there is no session {session_id}")
-    return (await _session_views(tx, [session]))[0]
+    return (await views_of_sessions(tx, [session]))[0]
 
 
 async def session_views(
@@ -174,7 +174,7 @@ async def session_views(
     if whose is not None:
         shared = own_or_shared(whose, Session.owner, Session.request_id)
         query = query.where(shared if with_shared else whose.where(Session.owner))
-    return await _session_views(tx, (await tx.scalars(query)).all())
+    return await views_of_sessions(tx, (await tx.scalars(query)).all())
 
 
 async def sessions_page(
@@ -193,7 +193,7 @@ async def sessions_page(
         query = query.where(own_or_shared(whose, Session.owner, Session.request_id))
     if before is not None:
         query = query.where(Session.id < before)
-    return await _session_views(tx, (await tx.scalars(query)).all())
+    return await views_of_sessions(tx, (await tx.scalars(query)).all())
 
 
 async def owned_sessions(tx: AsyncSession, ids: Collection[str], whose: Whose) -> set[str]:
@@ -226,7 +226,7 @@ async def requests_page(
     return list(await tx.scalars(query))
 
 
-async def _session_views(tx: AsyncSession, sessions: Sequence[Session]) -> list[SessionView]:
+async def views_of_sessions(tx: AsyncSession, sessions: Sequence[Session]) -> list[SessionView]:
     """Build the views with a fixed number of queries for any number of sessions, and none for none."""
     if not sessions:
         return []

@@ -56,6 +56,8 @@ RANGES: Final[Mapping[str, Range]] = MappingProxyType(
         "escalate_after_s": Range(60, LONGEST_S, "3600"),
         "warn_before_end_s": Range(0, LONGEST_S, "[3600, 600]"),
         "overspend_answer_s": _SECONDS,
+        "suggest_move_usd": Range(0, _DOLLARS, "5"),
+        "suggest_move_percent": Range(0, 100, "10"),
         "checkpoint_save_s": Range(60, 3600, "600"),
         "checkpoint_max_age_s": Range(60, LONGEST_S, "3600"),
         "checkpoint_hold_s": Range(60, 24 * 3600, "7200"),

@@ -121,6 +121,14 @@ class Policy:
         "owner. None: the channel of the request is notified.",
     )
     overspend_answer_s: int = setting(900, "Without an answer by then the session is stopped, where that saves money.")
+    suggest_move_usd: Decimal | None = setting(
+        Decimal(5),
+        "An owner is told, once a day at most, when a run would finish at least this much cheaper elsewhere. The cost of "
+        "the move is included. None: nobody is told.",
+    )
+    suggest_move_percent: Decimal = setting(
+        Decimal(10), "The least share of the run's remaining cost, in percent, that such a move has to save."
+    )
     checkpoint_unverified: str = setting(
         "keep",
         "What happens to a machine whose checkpoint is not verified at its end, when nobody answers: keep or destroy. "

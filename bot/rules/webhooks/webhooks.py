@@ -53,6 +53,7 @@ _EVENTS: Final[dict[str, tuple[Topic, str]]] = {
     EventKind.CHECKPOINT_HELD: (Topic.SESSION, "session.checkpoint_held"),
     EventKind.CHECKPOINT_DESTROYED: (Topic.SESSION, "session.checkpoint_lost"),
     EventKind.CHECKPOINT_RESUMED: (Topic.SESSION, "session.resumed"),
+    EventKind.MIGRATION_SUGGESTED: (Topic.SESSION, "session.cheaper_elsewhere"),
     EventKind.SPEND_OVER: (Topic.BUDGET, "spend.drift"),
     EventKind.SPEND_PAUSED: (Topic.BUDGET, "spend.paused"),
     EventKind.SPEND_CONFIRMED: (Topic.BUDGET, "spend.confirmed"),

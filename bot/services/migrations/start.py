@@ -3,42 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
-from decimal import Decimal
+from datetime import datetime
 
 from bot.rules.approvals.decision import DeciderFacts
 from bot.rules.checkpoints.verification import Reported
 from bot.rules.migrations.resume import resume_place
-from bot.rules.nodes.checkins import NodeStatus
-from bot.rules.nodes.job_state import has_job
-from bot.rules.values.command_text import cli_command
 from bot.rules.values.reply_code import ReplyCode
 from bot.rules.values.state_text import state_words
 from bot.services.access import authorization
 from bot.services.checkpoints.remote import RemoteLook, look
-from bot.services.nodes.checkins import node_status
+from bot.services.migrations.movable import CHEAPER, agent_of, target_job, why_not
 from bot.services.requests import submit
 from bot.services.runtime.commands import Provision, Reply, refuse
 from bot.services.runtime.context import Context
 from ledger.core import Tx, amend, lock_family, record
-from ledger.kernel import money
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import new_id, short_id
-from ledger.kernel.job import JobRequest
 from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import SessionState
 from ledger.kernel.steps.migration_step import MigrationStep
-from ledger.models import Instance, Migration, Request, Session
+from ledger.models import Migration, Request, Session
 from ledger.queries.lookups import by_inbox_key
 from ledger.queries.runs.migrations import open_migration_of
 from ledger.queries.views import SessionView, resolve, session_view
-
-#: A session that ends sooner is not moved.
-LEAST_H = Decimal("0.25")
-#: With this word the new machine must be at least one percent cheaper per hour.
-CHEAPER, OF_PRICE = "cheaper", Decimal("0.99")
-#: An agent that has not reported for so long can't be asked to pause.
-SILENT = timedelta(minutes=5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +65,7 @@ async def migrate(ctx: Context, command: Migrate) -> Reply:
                 return replace(refused, data={"session_id": session.id})
     except LookupError as error:
         return refuse(ReplyCode.UNKNOWN_ID, f"{error}.")
-    job, agent = view.request.job, _agent(view)
+    job, agent = view.request.job, agent_of(view)
     if agent is None or view.instance is None:
         return _cannot(session, "no agent reports from it")
     reported = Reported(step=agent.checkpoint_step, at=agent.checkpoint_at)
@@ -86,7 +73,9 @@ async def migrate(ctx: Context, command: Migrate) -> Reply:
     if found.problem:
         said = f"Session {session.short_id} can't be moved without a verified checkpoint. {found.problem}"
         return refuse(found.verdict.code, said, {"session_id": session.id})
-    asks = Provision(command.key, command.decider.actor, session.channel, _job(view, command.to, agent, found, now))
+    step = found.newest.step if found.newest is not None else None
+    at_step = step if step is not None else agent.checkpoint_step
+    asks = Provision(command.key, command.decider.actor, session.channel, target_job(view, command.to, at_step, now))
 
     async def store(tx: Tx, request_id: str) -> None:
         await _store(tx, view, request_id, found, command, now)
@@ -106,17 +95,13 @@ def _asked(session: Session, request_id: str) -> Reply:
     return Reply(True, ReplyCode.SUBMITTED, sentence, {"request_id": request_id, "session_id": session.id})
 
 
-def _agent(view: SessionView) -> NodeStatus | None:
-    return node_status(view.node) if view.node is not None and view.node.at is not None else None
-
-
 def _cannot(session: Session, why: str) -> Reply:
     sentence = f"Session {session.short_id} can't be moved: {why}."
     return refuse(ReplyCode.CANNOT_MIGRATE, sentence, {"session_id": session.id})
 
 
 async def _refusal(ctx: Context, tx: Tx, view: SessionView, command: Migrate, now: datetime) -> Reply | None:
-    session, row, job = view.session, view.instance, view.request.job
+    session, row = view.session, view.instance
     if session.owner not in await authorization.mine(tx, ctx.policy, command.decider.actor):
         return refuse(ReplyCode.NOT_YOURS, "Only its owner can move a session.")
     if session.state is not SessionState.RUNNING or session.deadline is None or row is None:
@@ -124,72 +109,13 @@ async def _refusal(ctx: Context, tx: Tx, view: SessionView, command: Migrate, no
     if (moving := await open_migration_of(tx, session.id)) is not None:
         sentence = f"Session {session.short_id} is being moved already ({short_id(moving.request_id)})."
         return refuse(ReplyCode.ALREADY_ASKED, sentence)
-    if session.nodes > 1:
-        return _cannot(session, "a set of machines runs whole until its end")
-    if (why := _why_not(ctx, view, row, job, now)) is not None:
+    if (why := why_not(view, ctx.providers, now)) is not None:
         return _cannot(session, why)
     if command.to not in ("", CHEAPER) and command.to.partition(":")[0] not in ctx.providers:
         clouds = ", ".join(ctx.providers)
         said = f"“{command.to[:60]}” is no cloud or offer here. Use {CHEAPER}, an offer's id, or one of {clouds}."
         return refuse(ReplyCode.UNKNOWN_CLOUD, said)
     return None
-
-
-def _why_not(ctx: Context, view: SessionView, row: Instance, job: JobRequest, now: datetime) -> str | None:
-    """Say why a running session can't be moved; None when it can."""
-    session, agent = view.session, _agent(view)
-    provider = ctx.providers.get(row.cloud)
-    if not has_job(job):
-        return "it has no `run=`, so nothing could be started on the new machine"
-    if provider is None or provider.capabilities.batch:
-        return f"{row.cloud} runs one program to its end, and it can't be paused there"
-    if not job.checkpoint:
-        return "it has no `checkpoint=`, so nothing protects its data"
-    if agent is None or agent.at is None or now - agent.at > SILENT:
-        return "no agent reports from it, so it can't be paused"
-    if agent.step is None:
-        return "its job reports no step, so nobody could see that it continues"
-    if agent.work.is_over or session.job_state is not None:
-        return "its job has ended"
-    if session.early_end_at is not None:
-        return "it is about to end early. Answer the message about that first"
-    if session.deadline is not None and _left_h(session.deadline, now) < LEAST_H:
-        return f"it ends in less than 15 minutes. Extend it first: {cli_command(f'extend {session.short_id} 2h')}"
-    return None
-
-
-def _left_h(deadline: datetime, now: datetime) -> Decimal:
-    return money.down(Decimal(str((deadline - now) / timedelta(hours=1))), 2)
-
-
-def _job(view: SessionView, to: str, agent: NodeStatus, found: RemoteLook, now: datetime) -> JobRequest:
-    """Return the job for the target: the same work for the hours that are left, at the place that was named.
-
-    The limits of the first request do not bind it: approvers see its own price.
-    """
-    session, row, job = view.session, view.instance, view.request.job
-    step = found.newest.step if found.newest is not None else None
-    at = step if step is not None else agent.checkpoint_step
-    reason = f"Move of session {session.short_id}{f' from step {at:,}' if at is not None else ''}"
-    left_h = _left_h(session.deadline, now) if session.deadline else job.hours
-    cloud, is_offer, _ = to.partition(":")
-    named = bool(to) and to != CHEAPER
-    return replace(
-        job,
-        hours=left_h,
-        candidates=(cloud,) if named else (),
-        regions=() if named else job.regions,
-        offer_id=to if is_offer else None,
-        max_price_usd_h=money.rate(row.price_usd_h * OF_PRICE) if row is not None and to == CHEAPER else None,
-        budget_cap_usd=None,
-        clouds_in_order=False,
-        already_hours=Decimal(0),
-        work=(),
-        wait=False,
-        start_at=None,
-        wait_until=None,
-        reason=reason,
-    )
 
 
 async def _store(
@@ -203,7 +129,7 @@ async def _store(
     newest, location = found.newest, view.request.job.checkpoint or ""
     if newest is None or found.where is None:
         raise ValueError(f"{session.id} has no verified checkpoint")
-    agent = _agent(view)
+    agent = agent_of(view)
     migration = Migration(
         id=new_id("mig", now),
         request_id=request_id,

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection
 from datetime import datetime
 
-from sqlalchemy import or_, select
+from sqlalchemy import func, or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from ledger.kernel.event_kind import EventKind
+from ledger.kernel.ids import first_id
+from ledger.kernel.states import SessionState
 from ledger.kernel.steps.migration_step import OVER, TAKES_OVER, MigrationStep
-from ledger.models import Migration, Session
+from ledger.models import Event, Migration, Session
 
 
 async def due_migrations(tx: AsyncSession, now: datetime, limit: int) -> list[str]:
@@ -56,3 +59,45 @@ async def migrations_of(tx: AsyncSession, session_ids: Collection[str]) -> dict[
     for row, target_id in await tx.execute(target.where(mine).order_by(Migration.id)):
         found.update({one: row for one in (row.source_session_id, target_id) if one in session_ids})
     return found
+
+
+async def sessions_to_move(tx: AsyncSession, ends_after: datetime, told_since: datetime, limit: int) -> list[Session]:
+    """Return running sessions that might be moved, the last to end first.
+
+    Left out are sets, sessions that end before `ends_after`, are about to end early or are being moved, and those of
+    owners who were told of a cheaper place since `told_since`.
+    """
+    told = (
+        select(Session.owner)
+        .join(Event, Event.subject == Session.id)
+        .where(Event.id >= first_id("evt", told_since), Event.kind == EventKind.MIGRATION_SUGGESTED)
+    )
+    going = select(Migration.source_session_id).where(Migration.step.not_in(OVER))
+    coming = select(Migration.request_id).where(Migration.step.not_in(OVER))
+    query = select(Session).where(
+        Session.state == SessionState.RUNNING,
+        Session.nodes == 1,
+        Session.deadline > ends_after,
+        Session.job_state.is_(None),
+        Session.early_end_at.is_(None),
+        Session.id.not_in(going),
+        Session.request_id.not_in(coming),
+        Session.owner.not_in(told),
+    )
+    return list(await tx.scalars(query.order_by(Session.deadline.desc(), Session.id).limit(limit)))
+
+
+async def first_running(tx: AsyncSession, owner: str) -> str | None:
+    """Return the id of the oldest running session of an owner."""
+    mine = (Session.owner == owner, Session.state == SessionState.RUNNING)
+    return await tx.scalar(select(func.min(Session.id)).where(*mine))
+
+
+async def was_told(tx: AsyncSession, owner: str, since: datetime) -> bool:
+    """Whether an owner was told of a cheaper place for one of their runs since then."""
+    query = (
+        select(Event.id)
+        .join(Session, Event.subject == Session.id)
+        .where(Event.id >= first_id("evt", since), Event.kind == EventKind.MIGRATION_SUGGESTED, Session.owner == owner)
+    )
+    return await tx.scalar(query.limit(1)) is not None

@@ -46,6 +46,7 @@ PACE_S: Mapping[str, float] = {
     "resumes": 300,
     "disks": 600,
     "migrations": 600,
+    "savings": 21600,
     "node-sets": 600,
     "host-keys": 14400,
     "agents": 140,
