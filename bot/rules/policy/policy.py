@@ -123,8 +123,8 @@ class Policy:
     overspend_answer_s: int = setting(900, "Without an answer by then the session is stopped, where that saves money.")
     suggest_move_usd: Decimal | None = setting(
         Decimal(5),
-        "An owner is told, once a day at most, when a run would finish at least this much cheaper elsewhere. The "
-        "cost of the move is included. None: nobody is told.",
+        "An owner is notified, once a day at most, when a run would finish at least this much cheaper elsewhere. The "
+        "cost of the move is included. None: nobody is notified.",
     )
     suggest_move_percent: Decimal = setting(
         Decimal(10), "The least share of the run's remaining cost, in percent, that such a move has to save."
