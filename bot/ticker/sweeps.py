@@ -85,7 +85,7 @@ def jobs(ctx: Context, messenger: Messenger | None, recover: Recover | None) -> 
 
     Without a messenger nothing is delivered: the rows wait for a process that has one.
     """
-    tick_s, hints = ctx.timing.tick_s, ctx.hints
+    tick_s, boot_s, hints = ctx.timing.tick_s, ctx.timing.boot_poll_s, ctx.hints
     asked, bought, shown = (hints.requests,), (hints.instances,), (hints.outbox,)
     table = [
         ScheduledJob("clock", lambda: clock_check.clock_check_due(ctx), clock_check.LOOK_S, drain=False),
@@ -105,12 +105,7 @@ def jobs(ctx: Context, messenger: Messenger | None, recover: Recover | None) -> 
         ),
         ScheduledJob("host-keys", lambda: host_keys.keys_due(ctx), host_keys.LOOK_S, drain=False),
         ScheduledJob(
-            "gpu-checks",
-            lambda: gpu_checks.checks_due(ctx),
-            ctx.timing.boot_poll_s,
-            (hints.logins,),
-            drain=False,
-            width=WIDTH,
+            "gpu-checks", lambda: gpu_checks.checks_due(ctx), boot_s, (hints.logins,), drain=False, width=WIDTH
         ),
         ScheduledJob("machine-keys", lambda: key_writes.key_writes_due(ctx), key_writes.LOOK_S, (hints.machine_keys,)),
         ScheduledJob("resumes", lambda: resume.resumes_due(ctx), resume.LOOK_S, bought, drain=False),

@@ -1,4 +1,4 @@
-"""Tell owners, once a day at most, when their run would finish cheaper on another machine.
+"""Notify owners, once a day at most, when their run would finish cheaper on another machine.
 
 One look serves all runs: one query finds them, and runs that want the same GPUs share what the clouds answered. The
 store of a run's checkpoints is read only where an offer is cheap enough.
@@ -34,12 +34,12 @@ from ledger.kernel.event_kind import EventKind
 from ledger.kernel.states import SessionState
 from ledger.models import Instance, Session
 from ledger.queries.lookups import failed_machines
-from ledger.queries.runs.migrations import first_running, open_migration_of, sessions_to_move, was_told
+from ledger.queries.runs.migrations import first_running, open_migration_of, sessions_to_move, was_notified
 from ledger.queries.views import SessionView, views_of_sessions
 from providers.capabilities import BillingStart
 from providers.contract import Offer
 
-#: How often it is looked for cheaper offers, how many runs one look compares, and when an owner may be told again.
+#: How often it is looked for cheaper offers, how many runs one look compares, and when an owner may be notified again.
 LOOK_S: Final = 3600.0
 MOST: Final = 200
 AGAIN: Final = timedelta(hours=24)
@@ -56,7 +56,7 @@ class Suggested:
 
 
 async def savings_due(ctx: Context) -> int:
-    """Look for cheaper offers for every run that could be moved; return how many owners were told."""
+    """Look for cheaper offers for every run that could be moved; return how many owners were notified."""
     if ctx.policy.suggest_move_usd is None or clock_problem(ctx.clock):
         return 0
     now = ctx.clock.now()
@@ -77,9 +77,9 @@ async def savings_due(ctx: Context) -> int:
         known = best.get(view.session.owner)
         if found is not None and (known is None or found.saving.saves_usd > known.saving.saves_usd):
             best[view.session.owner] = found
-    told = [await _tell(ctx, one, now) for one in best.values()]
+    found_new = [await _notify(ctx, one, now) for one in best.values()]
     ctx.hints.outbox.set()
-    return sum(told)
+    return sum(found_new)
 
 
 async def _cheaper(ctx: Context, view: SessionView, avoided: set[tuple[str, str]]) -> Suggested | None:
@@ -156,8 +156,8 @@ async def _saved(ctx: Context, view: SessionView, agent: NodeStatus, now: dateti
     return one.at, Decimal(one.size) / _GB
 
 
-async def _tell(ctx: Context, found: Suggested, now: datetime) -> int:
-    """Tell the owner, unless the run ended, is being moved or its owner was told meanwhile; 1 when they are told."""
+async def _notify(ctx: Context, found: Suggested, now: datetime) -> int:
+    """Notify the owner, unless the run ended, is moved or they were notified meanwhile; 1 when it was done."""
     view, offer = found.view, found.option.offer
     async with ctx.db.write() as tx:
         # Of an owner with several runs, two replicas may have found different ones.
@@ -165,7 +165,7 @@ async def _tell(ctx: Context, found: Suggested, now: datetime) -> int:
         session = await tx.get_one(Session, view.session.id, populate_existing=True)
         if session.state is not SessionState.RUNNING or session.owner != view.session.owner:
             return 0
-        if await was_told(tx, session.owner, now - AGAIN) or await open_migration_of(tx, session.id) is not None:
+        if await was_notified(tx, session.owner, now - AGAIN) or await open_migration_of(tx, session.id) is not None:
             return 0
         where = f"{offer.cloud} ({place_name(offer.region, offer.country)}{', spot' if offer.spot else ''})"
         there_usd_h = offer.price_usd_h or Decimal(0)

@@ -61,16 +61,18 @@ async def migrations_of(tx: AsyncSession, session_ids: Collection[str]) -> dict[
     return found
 
 
-async def sessions_to_move(tx: AsyncSession, ends_after: datetime, told_since: datetime, limit: int) -> list[Session]:
+async def sessions_to_move(
+    tx: AsyncSession, ends_after: datetime, notified_since: datetime, limit: int
+) -> list[Session]:
     """Return running sessions that might be moved, the last to end first.
 
     Left out are sets, sessions that end before `ends_after`, are about to end early or are being moved, and those of
-    owners who were told of a cheaper place since `told_since`.
+    owners who were notified of a cheaper place since `notified_since`.
     """
-    told = (
+    known = (
         select(Session.owner)
         .join(Event, Event.subject == Session.id)
-        .where(Event.id >= first_id("evt", told_since), Event.kind == EventKind.MIGRATION_SUGGESTED)
+        .where(Event.id >= first_id("evt", notified_since), Event.kind == EventKind.MIGRATION_SUGGESTED)
     )
     going = select(Migration.source_session_id).where(Migration.step.not_in(OVER))
     coming = select(Migration.request_id).where(Migration.step.not_in(OVER))
@@ -82,7 +84,7 @@ async def sessions_to_move(tx: AsyncSession, ends_after: datetime, told_since: d
         Session.early_end_at.is_(None),
         Session.id.not_in(going),
         Session.request_id.not_in(coming),
-        Session.owner.not_in(told),
+        Session.owner.not_in(known),
     )
     return list(await tx.scalars(query.order_by(Session.deadline.desc(), Session.id).limit(limit)))
 
@@ -93,8 +95,8 @@ async def first_running(tx: AsyncSession, owner: str) -> str | None:
     return await tx.scalar(select(func.min(Session.id)).where(*mine))
 
 
-async def was_told(tx: AsyncSession, owner: str, since: datetime) -> bool:
-    """Whether an owner was told of a cheaper place for one of their runs since then."""
+async def was_notified(tx: AsyncSession, owner: str, since: datetime) -> bool:
+    """Whether an owner was notified of a cheaper place for one of their runs since then."""
     query = (
         select(Event.id)
         .join(Session, Event.subject == Session.id)
