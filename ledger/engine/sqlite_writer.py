@@ -2,8 +2,9 @@
 
 SQLite has one write lock, and a durable COMMIT waits for the disk: that wait, not the work, bounds how many
 transactions a second a process can do. So a block that ends while others wait does not commit by itself. The next one
-runs in the same SQLite transaction, each inside a SAVEPOINT of its own, and one COMMIT ends them all. No `write()`
-returns before that commit, so what was acknowledged is on disk; a block that fails undoes only itself.
+runs in the same SQLite transaction, inside a SAVEPOINT of its own, and one COMMIT ends them all. No `write()` returns
+before that commit, so what was acknowledged is on disk; a block that fails undoes only itself. The first one of a group
+needs no SAVEPOINT: nothing is before it that its failure could undo.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class SharedWriter:
             group = await self._open()
             session = AsyncSession(
                 group.connection,
-                join_transaction_mode="create_savepoint",
+                join_transaction_mode="create_savepoint" if group.size else "rollback_only",
                 expire_on_commit=False,
                 info={"writes": True},
             )

@@ -221,13 +221,18 @@ class VastMarket:
         }
 
 
+def listed_name(machine: VastMachine) -> str:
+    """What Vast.ai calls its GPU."""
+    return spellings("vast", machine.gpu)[0]
+
+
 def hardware(machine: VastMachine, size: int) -> dict[str, Any]:
     """What `size` GPUs of a machine are. Memory in MB, `cpu_ram` of the whole machine, `compute_cap` = 100 × CC."""
     gpu = GPUS[machine.gpu]
     ram_mb = USABLE_MB.get(machine.gpu, gpu.memory_gb * 1024)
     return {
         "num_gpus": size,
-        "gpu_name": spellings("vast", machine.gpu)[0],
+        "gpu_name": listed_name(machine),
         "gpu_frac": size / machine.gpus,
         "gpu_ram": ram_mb,
         "gpu_total_ram": ram_mb * size,

@@ -16,7 +16,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from providers.sandbox.api import ApiSandbox, Refused
 from providers.sandbox.vast import faults as say
 from providers.sandbox.vast.account import Contract, VastAccount
-from providers.sandbox.vast.market import VastMarket, hardware
+from providers.sandbox.vast.market import VastMarket, hardware, listed_name
 
 PAGE_MAX = 25
 CHARGES_MAX = 500
@@ -230,17 +230,24 @@ def search(market: VastMarket, query: dict[str, Any], now: datetime) -> list[dic
     """The rows that match `query`, ordered, at most 64 whatever the limit says. Raises `BadQuery`."""
     bid = query.get("type") in {"bid", "interruptible"}
     disk_gb = float(query.get("allocated_storage", 8))
-    rows = [market.row(part, now, bid=bid, disk_gb=disk_gb) for part in market.slices()]
-    for key, condition in query.items():
-        if key in CONTROLS:
-            continue
+    conditions = {key: condition for key, condition in query.items() if key not in CONTROLS}
+    for condition in conditions.values():
         if not isinstance(condition, dict):
             raise BadQuery(f"{condition!r} is not a valid search op")
-        rows = [row for row in rows if all(_holds(row, key, op, value) for op, value in condition.items())]
+    # Nearly every search names its GPUs, and rows of all others need not be made.
+    gpus = conditions.get("gpu_name", {})
+    parts = [part for part in market.slices() if _passes({"gpu_name": listed_name(part.machine)}, "gpu_name", gpus)]
+    rows = [market.row(part, now, bid=bid, disk_gb=disk_gb) for part in parts]
+    for key, condition in conditions.items():
+        rows = [row for row in rows if _passes(row, key, condition)]
     for name, direction in reversed(query.get("order", [["score", "desc"]])):
         column = ALIASES.get(name, name)
         rows.sort(key=lambda row: -math.inf if row.get(column) is None else row[column], reverse=direction == "desc")
     return rows[: min(int(query.get("limit", ROWS_MAX)), ROWS_MAX)]
+
+
+def _passes(row: dict[str, Any], key: str, condition: dict[str, Any]) -> bool:
+    return all(_holds(row, key, op, value) for op, value in condition.items())
 
 
 def _holds(row: dict[str, Any], key: str, op: str, wanted: Any) -> bool:

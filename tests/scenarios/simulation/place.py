@@ -58,9 +58,10 @@ JUMP = timedelta(seconds=600)
 SWEEP_S = 120.0
 #: The invariant that a cloud breaks which hides a running instance from everybody.
 CLOSED = "closed means gone"
-#: What concerns agents, reports and programs runs seldom: there are none. What books and checks runs every ten minutes.
-SELDOM_S = 7200.0
-PACES_S = {name: 600.0 if name in ("clock", "metering", "drift") else SELDOM_S for name in PACE_S}
+#: What concerns agents, reports and programs runs seldom: there are none. What books and checks runs in the time in
+#: which a session can spend a fraction of its cap only.
+SELDOM_S, BOOKED_S = 14_400.0, 900.0
+PACES_S = {name: BOOKED_S if name in ("clock", "metering", "drift") else SELDOM_S for name in PACE_S}
 #: Searches for labels and repeated messages come as seldom as production allows, which costs a fifth of a seed.
 LABEL_SEARCH_S, OUTBOX_RETRY_S = 30.0, 10.0
 
