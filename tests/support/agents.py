@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
+from starlette.types import ASGIApp, Receive, Scope, Send
+
 from bot.api.app import build_api
 from bot.api.dependencies import ApiSettings, Dependencies
 from bot.services.sessions import idle_termination
@@ -17,10 +19,28 @@ from tests.support.world import World
 STEP_S = 100.0
 
 
+class _Api:
+    """The API of the process that runs now: a process that is killed and started again has another one."""
+
+    def __init__(self, w: World) -> None:
+        self._w = w
+        self._of = w.ctx.db
+        self._app = self._build()
+
+    def _build(self) -> ASGIApp:
+        app: ASGIApp = build_api(Dependencies(self._w.ctx, ApiSettings("C0GPU")), {})
+        return app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and self._of is not self._w.ctx.db:
+            self._of, self._app = self._w.ctx.db, self._build()
+        await self._app(scope, receive, send)
+
+
 @asynccontextmanager
 async def listening(w: World) -> AsyncIterator[str]:
     """Serve the API to the sandboxes' machines; yields its address."""
-    async with serving(build_api(Dependencies(w.ctx, ApiSettings("C0GPU")), {})) as url:
+    async with serving(_Api(w)) as url:
         w.ctx = replace(w.ctx, node_url=url)
         yield url
 

@@ -64,9 +64,9 @@ HEAL_S = 4.5 * 3600
 HEAL_STEP_S = 1800.0
 
 
-def _catalog(providers: Mapping[str, Provider], clock: Clock, timing: Timing, db: Database) -> Catalog:
+def catalog_of(providers: Mapping[str, Provider], clock: Clock, timing: Timing, db: Database, **more: Any) -> Catalog:
     runs, hosts = session_times.reader(db, clock), host_history.reader(db, clock)
-    return Catalog(providers, clock, timing.offers_timeout_s, read_runs=runs, read_hosts=hosts)
+    return Catalog(providers, clock, timing.offers_timeout_s, read_runs=runs, read_hosts=hosts, **more)
 
 
 def facts(actor: Actor, **changes: Any) -> DeciderFacts:
@@ -116,6 +116,8 @@ class World:
     #: The clock of the service's machine, which a test may set wrong.
     machine: MachineClock
     asked: int = 0
+    #: What each cloud's adapter is set up with.
+    environments: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     #: The clouds that were looked at, and whether the next look was called urgent.
     looked: dict[str, bool] = field(default_factory=dict)
 
@@ -295,13 +297,13 @@ class World:
 
     def use(self, providers: Mapping[str, Provider]) -> None:
         """Go on with these clouds, as a process does that was started with other settings."""
-        catalog = _catalog(providers, self.ctx.clock, self.ctx.timing, self.ctx.db)
+        catalog = catalog_of(providers, self.ctx.clock, self.ctx.timing, self.ctx.db)
         self.ctx = replace(self.ctx, providers=providers, catalog=catalog)
 
     def replica(self) -> World:
         """A second process on the same ledger and clouds: connections, catalog and hints of its own."""
         db = Database(self.ctx.db.url.render_as_string(hide_password=False))
-        catalog = _catalog(self.ctx.providers, self.ctx.clock, self.ctx.timing, db)
+        catalog = catalog_of(self.ctx.providers, self.ctx.clock, self.ctx.timing, db)
         inbox = InboxWriter(db, timedelta(seconds=self.ctx.timing.claim_ttl_s))
         return replace(self, ctx=replace(self.ctx, db=db, catalog=catalog, inbox=inbox, hints=Hints()), board=Board())
 
@@ -358,23 +360,21 @@ async def world(
     guarded = GuardedClock(machine)
     async with reachable(build_app(clouds, tick_s=None)) as url:
         pacer = LocalPacer(clock, 0)  # These clouds count no calls, and waiting would move everybody's time.
-        providers = {
-            name: REGISTRY[name].connect(cloud.environment(f"{url}/{name}"), guarded, pacer)
-            for name, cloud in clouds.items()
-        }
+        environments = {name: cloud.environment(f"{url}/{name}") for name, cloud in clouds.items()}
+        providers = {name: REGISTRY[name].connect(each, guarded, pacer) for name, each in environments.items()}
         ctx = Context(
             db=db,
             clock=guarded,
             policy=policy or Policy(approvers=(BOB.id, CAROL.id)),
             timing=timing,
             providers=providers,
-            catalog=_catalog(providers, guarded, timing, db),
+            catalog=catalog_of(providers, guarded, timing, db),
             labels=LabelKey("test", b"a label key for tests only"),
             reach=RealReach(engine.ssh_ports),
             inbox=InboxWriter(db, timedelta(seconds=timing.claim_ttl_s)),
         )
         try:
-            yield World(ctx, clock, clouds, engine, Board(), machine)
+            yield World(ctx, clock, clouds, engine, Board(), machine, environments=environments)
         finally:
             await ctx.catalog.close()
             await ctx.inbox.drain()

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bot.agent.job_process import own_program
-from bot.agent.queue.journal import QueueJournal
+from bot.agent.queue.journal import JOURNAL, QueueJournal
 from bot.agent.queue.order import read_order
 
 #: The most results of one check-in.
@@ -26,13 +26,16 @@ class QueueProcess:
     folder: Path
     taken: int = 0
     _process: subprocess.Popen[bytes] | None = None
+    #: The journal as it was read last, and how long its file was: it only grows.
+    _journal: QueueJournal | None = None
+    _read_bytes: int = 0
 
     def keep_running(self) -> None:
         """Start the queue's process where it does not run and something is left; one that runs makes this one end."""
         if self._process is not None and self._process.poll() is None:
             return
         order = read_order(self.folder)
-        if order is None or QueueJournal.read(self.folder).results.keys() >= order.queue.commands.keys():
+        if order is None or self._read().results.keys() >= order.queue.commands.keys():
             return
         try:
             nothing = subprocess.DEVNULL
@@ -52,7 +55,7 @@ class QueueProcess:
     @property
     def is_reporting(self) -> bool:
         """Whether a result waits to be reported."""
-        return len(QueueJournal.read(self.folder).results) > self.taken
+        return len(self._read().results) > self.taken
 
     def report(self) -> dict[str, Any]:
         """Return what a check-in says of the queue; nothing where there is none.
@@ -62,7 +65,7 @@ class QueueProcess:
         order = read_order(self.folder)
         if order is None:
             return {}
-        journal, planned = QueueJournal.read(self.folder), order.queue
+        journal, planned = self._read(), order.queue
         results = list(journal.results.values())
         failed = sum(one.exit_code != 0 for one in results)
         sent = results[self.taken : self.taken + MOST_RESULTS]
@@ -80,3 +83,13 @@ class QueueProcess:
             is_good = not failed and not planned.failed
             return found | {"job": "done" if is_good else "failed", "job_exit_code": 0 if is_good else 1}
         return found | {"job": "running"}
+
+    def _read(self) -> QueueJournal:
+        """Return the journal, read again only when it has grown."""
+        try:
+            there = (self.folder / JOURNAL).stat().st_size
+        except OSError:
+            there = 0
+        if self._journal is None or there != self._read_bytes:
+            self._journal, self._read_bytes = QueueJournal.read(self.folder), there
+        return self._journal

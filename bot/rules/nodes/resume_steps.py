@@ -61,8 +61,13 @@ try:
                     sys.exit(one.key + " is not what its store has: its size or its hash differs.")
     else:
         urllib.request.urlretrieve(place, os.path.join(folder, path.partition("?")[0].rpartition("/")[2] or "save"))
-except ImportError as error:
-    print("This machine has no client of the store (" + str(error) + "), so the job fetches the save.")
+except Exception as error:
+    if isinstance(error, ImportError):
+        print("This machine has no client of the store (" + str(error) + "), so the job fetches the save.")
+    elif type(error).__name__ == "NoCredentialsError":
+        print("This machine has no credentials of the store, so the job fetches the save.")
+    else:
+        raise
     sys.exit({left_out})
 PROGRAM
 touch "$STARTUP_FOLDER/resume/.complete"

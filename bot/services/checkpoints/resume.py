@@ -86,8 +86,6 @@ async def _resume(ctx: Context, waiting: Unresumed, now: datetime) -> None:
     async with ctx.db.write() as tx:
         session = await tx.get_one(Session, row.session_id)
         lost = _predecessor(await instances_of_session(tx, row.session_id), row)
-        if lost is None:
-            return
         point, lost_at = found.verified, _lost_at(lost, now)
         began_at = lost.reachable_at or lost_at
         saved_at = point.checkpoint.at if point is not None else None
@@ -114,10 +112,15 @@ async def _resume(ctx: Context, waiting: Unresumed, now: datetime) -> None:
             await direct_messages.notify_owner(tx, ctx.policy, now, session, subject=subject, text=said)
 
 
-def _predecessor(rows: list[Instance], row: Instance) -> Instance | None:
-    """Return the newest machine before this one that ran; None where none did, so that no work is lost."""
-    ran = [one for one in rows if one.n < row.n and one.live_at is not None]
-    return ran[-1] if ran else None
+def _predecessor(rows: list[Instance], row: Instance) -> Instance:
+    """Return the newest machine before this one that ran; where none did, the newest one, or this one itself.
+
+    Of a machine that never ran no work is lost. Its replacement gets a resume point all the same, or its agent would
+    wait for one for ever.
+    """
+    before = [one for one in rows if one.n < row.n]
+    ran = [one for one in before if one.live_at is not None]
+    return (ran or before or [row])[-1]
 
 
 def _lost_at(lost: Instance, now: datetime) -> datetime:

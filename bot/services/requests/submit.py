@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -12,7 +12,6 @@ from bot.rules.market import node_sets
 from bot.rules.market import waiting as waiting_rules
 from bot.rules.market.disk import disk_gb
 from bot.rules.policy import consumers, job_bounds, model_profiles
-from bot.rules.policy.policy import Policy
 from bot.rules.pricing import hours_cap
 from bot.rules.values import waiting_text
 from bot.rules.values.command_text import cli_command
@@ -34,7 +33,6 @@ from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import RequestState
 from ledger.models import Request
 from ledger.queries.lookups import by_inbox_key, open_requests
-from providers.capabilities import Capabilities
 
 #: Adds what belongs to a new request, by its id.
 Store = Callable[[Tx, str], Awaitable[None]]
@@ -69,7 +67,7 @@ async def submit(
         job = consumers.narrowed(job, limits, command.actor.id) if limits else job
     except consumers.NotAllowed as error:
         return refuse(error.code, str(error))
-    refusal = _refuse(ctx.policy, job, ctx.catalog.capabilities) or await _refuse_people(ctx, command.actor, job)
+    refusal = _refuse(ctx, job) or await _refuse_people(ctx, command.actor, job)
     if refusal is not None:
         return refusal
     now = ctx.clock.now()
@@ -158,8 +156,9 @@ def _twice(request_id: str) -> str:
     return f"You already have the same request waiting: {short}. To cancel one: {cli_command(f'cancel {short}')}."
 
 
-def _refuse(policy: Policy, job: JobRequest, able: Mapping[str, Capabilities]) -> Reply | None:
+def _refuse(ctx: Context, job: JobRequest) -> Reply | None:
     """Refuse what needs no cloud to judge, with the same checks and sentences in every client."""
+    policy, able = ctx.policy, ctx.catalog.capabilities
     clouds = tuple(able)
     if not clouds:
         return refuse(
@@ -176,6 +175,9 @@ def _refuse(policy: Policy, job: JobRequest, able: Mapping[str, Capabilities]) -
     needing = "queue=" if job.queue else "attempts=" if job.attempts > 1 else ""
     if named and needing and not has_agent:
         sentence = f"{needing} needs GPU Shopper's agent, which doesn't run at {', '.join(named)} with this job."
+        return refuse(ReplyCode.AGENT_MISSING, sentence)
+    if needing and not ctx.node_url:
+        sentence = f"{needing} needs GPU Shopper's agent, which no machine can run: GPU_SHOPPER_NODE_URL is not set."
         return refuse(ReplyCode.AGENT_MISSING, sentence)
     if wrong := job_bounds.check(job, policy):
         return refuse(*wrong)

@@ -86,3 +86,11 @@ async def test_a_bucket_that_may_not_be_read_fails_the_step(tmp_path: Path) -> N
     code, said = await fetched(shelf_of(), "gs://bucket/run/step-9", tmp_path)
     assert code != 0
     assert "403" in said
+
+
+@pytest.mark.slow
+async def test_without_credentials_the_job_fetches_the_save_itself(tmp_path: Path) -> None:
+    code, said = await fetched(shelf_of(), "s3://bucket/run/step-9", tmp_path, AWS_EC2_METADATA_DISABLED="true")
+    assert (code, "so the job fetches the save" in said) == (77, True), said
+    assert not (tmp_path / "resume/.complete").exists()
+    assert (tmp_path / "resume_from").read_text(encoding="utf-8") == "s3://bucket/run/step-9"

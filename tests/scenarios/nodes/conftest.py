@@ -186,9 +186,13 @@ class NodeTowns:
 
     @asynccontextmanager
     async def build(
-        self, cloud: str, policy: Mapping[str, Any] | None = None, **options: Any
+        self,
+        cloud: str,
+        policy: Mapping[str, Any] | None = None,
+        environment: Mapping[str, str] | None = None,
+        **options: Any,
     ) -> AsyncIterator[NodeTown]:
-        """Build one at one cloud, and start a process of the bot; `policy` changes its policy."""
+        """Build one at one cloud, and start a process of the bot; `policy` and `environment` change what it reads."""
         nodes = ProcessNodes(self.folder / "nodes", **options)
         async with town(self.db_url, self.folder, self.nurse, cloud, nodes) as built:
             port = free_port()
@@ -197,6 +201,7 @@ class NodeTowns:
                 "GPU_SHOPPER_PORT": str(port),
                 "GPU_SHOPPER_NODE_URL": f"http://127.0.0.1:{port}",
                 "GPU_SHOPPER_AGENT_FILE": str(self.agent_file),
+                **(environment or {}),
             }
             file = self.folder / "policy.yml"
             said = yaml.safe_load(file.read_text())

@@ -12,6 +12,7 @@ from sqlalchemy import select
 
 from bot.services.checkpoints.resume import last_verified_checkpoint
 from bot.services.nodes.startup import plans
+from ledger.core.writes import amend
 from ledger.kernel.job import SpotPolicy
 from ledger.kernel.states import InstanceState, SessionState
 from ledger.models import Instance, ResumePoint
@@ -127,6 +128,27 @@ async def test_without_a_checkpoint_the_work_begins_anew(w: World) -> None:
         assert (point.path, point.step, point.saved_at) == ("", None, None)
         assert point.said.startswith("There is no checkpoint yet, so session ")
         assert await variables(w, (await job.view()).instance) == {}
+
+
+async def test_a_replacement_of_a_machine_that_never_ran_does_not_wait_for_ever(bare: World) -> None:
+    w = bare
+    ready_for_losses(w)
+    shelf = Shelf()
+    async with served(shelf) as stores:
+        looks_at(w, stores)
+        job = await trained(w, shelf)
+        place, first = job.save(), (await job.view()).instance
+        shelf.down = True
+        await job.lose()
+        await w.run(240, 20)
+        assert first is not None
+        async with w.ctx.db.write() as tx:
+            await amend(tx, Instance, first.id, live_at=None)
+        shelf.down = False
+        await w.run(60, 20)
+        (point,) = await job.points()
+        assert point.path == place
+        assert await variables(w, (await job.view()).instance) == {"RESUME_FROM": place, "RESUME_STEP": "100"}
 
 
 async def test_a_store_that_does_not_answer_is_asked_again_and_the_agent_waits(w: World) -> None:

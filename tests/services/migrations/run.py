@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import Any
+from enum import Enum, auto
+from typing import Any, NamedTuple
 
 from sqlalchemy import select
 
@@ -15,13 +16,14 @@ from bot.rules.migrations.steps import LIMITS_S
 from bot.services.migrations import progress
 from bot.services.migrations.start import Migrate, migrate
 from bot.services.runtime.commands import Reply
-from bot.services.runtime.context import Hints
 from bot.services.sessions import idle_termination
+from ledger.engine.db import Database
 from ledger.kernel.actor import Actor
 from ledger.kernel.steps.migration_step import OVER, MigrationStep
 from ledger.models import Instance, Migration, Session
 from providers.sandbox.agents import SandboxAgent
 from tests.services.checkpoints.test_verification import looks_at
+from tests.services.migrations.mortal import Killed, Processes
 from tests.support.agents import listening
 from tests.support.stores import Shelf, served
 from tests.support.world import ALICE, World, facts
@@ -31,6 +33,20 @@ STEP_S = 30.0
 #: One machine was reached before, the other one is not: the order in which they were rented.
 SOURCE, TARGET = 0, 1
 BEFORE = [{"name": "environment", "state": "done"}, {"name": "packages", "state": "done"}]
+
+
+class Work(Enum):
+    """What a process of the service does in one turn."""
+
+    MIGRATIONS = auto()
+    REST = auto()
+
+
+class Death(NamedTuple):
+    """At which transaction from now a process dies, and whether that one is committed."""
+
+    transaction: int
+    after_commit: bool
 
 
 @dataclass
@@ -46,11 +62,22 @@ class Run:
     #: What the trainers leave undone, by its word: a source that does not pause, a target that never starts.
     refuses: set[str] = field(default_factory=set)
     on_tick: Callable[[], None] | None = None
+    #: Says before each turn of the service's work at which of its transactions the process dies; None: at none.
+    dies: Callable[[Work], Death | None] | None = None
     #: The steps seen, and from when until when two machines were paid.
     seen: list[MigrationStep] = field(default_factory=list)
     two_since: datetime | None = None
     two_for: timedelta = timedelta()
     writers: list[int] = field(default_factory=list)
+    _processes: Processes | None = None
+
+    @property
+    def processes(self) -> Processes:
+        """The processes of the service."""
+        if self._processes is None:
+            self._processes = Processes(self.w)
+            self._processes.start()
+        return self._processes
 
     @property
     def agents(self) -> list[SandboxAgent]:
@@ -116,14 +143,32 @@ class Run:
         for cloud in {key.partition("/")[0] for key in w.engine.nodes.running}:
             await w.clouds[cloud].tick()
         self.react()
-        await progress.migrations_due(w.ctx)
-        await idle_termination.idle_terminations_due(w.ctx)
-        await w.settle(3)
+        await self._works(Work.MIGRATIONS, lambda: progress.migrations_due(self.w.ctx))
+        await self._works(Work.REST, self._rest)
         row = await self.migration() if self.target_id else None
         if row is not None and (not self.seen or self.seen[-1] is not row.step):
             self.seen.append(row.step)
         if len(w.alive()) > 1:
             self.two_for += timedelta(seconds=step_s)
+
+    async def _rest(self) -> None:
+        await idle_termination.idle_terminations_due(self.w.ctx)
+        await self.w.settle(3)
+
+    async def _works(self, which: Work, work: Callable[[], Awaitable[object]]) -> None:
+        """Let the process do something, and start the next one when it died meanwhile."""
+        death = self.dies(which) if self.dies is not None else None
+        if death is None:
+            await work()
+            return
+        db = self.processes.db
+        db.dies_in, db.after_commit = death
+        try:
+            await work()
+        except Killed:
+            self.processes.kill()
+        finally:
+            db.dies_in = None
 
     async def until(self, *steps: MigrationStep, most_s: float = 4 * 3600.0) -> Migration:
         """Let time pass until the migration reached one of these steps."""
@@ -171,8 +216,12 @@ class Run:
 
     def crash(self) -> None:
         """`kill -9`: nothing that a process had in memory is left, and a new one works on the same ledger."""
-        self.w.ctx = replace(self.w.ctx, hints=Hints())
-        self.w.looked.clear()
+        self.processes.kill()
+
+    async def close(self, db: Database) -> None:
+        """Let the world go on with the ledger of before."""
+        if self._processes is not None:
+            await self._processes.close(db)
 
     def replies(self) -> list[str]:
         """The subjects of the direct messages about the move."""
@@ -207,5 +256,9 @@ async def running(w: World, hours: int = 2, actor: Actor = ALICE, **job: Any) ->
         first.saved_step, first.saved_at = int(first.step), w.clock.now()
         for _ in range(3):
             await run.tick()
-        yield run
+        before = w.ctx.db
+        try:
+            yield run
+        finally:
+            await run.close(before)
         # The server is gone from here on, so nothing reports, and the sessions end by themselves.

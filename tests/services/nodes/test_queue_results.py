@@ -116,3 +116,10 @@ async def test_a_queue_needs_an_agent(w: World) -> None:
     assert (reply.ok, reply.code) == (False, "agent_missing")
     assert reply.sentence == "queue= needs GPU Shopper's agent, which doesn't run at kaggle with this job."
     assert (await w.books()).requests == ()
+
+
+async def test_a_queue_is_refused_where_no_machine_could_reach_this_service(w: World) -> None:
+    reply = await w.ask(candidates=("vast",), queue=QUEUE)
+    assert (reply.ok, reply.code) == (False, "agent_missing")
+    assert "GPU_SHOPPER_NODE_URL is not set" in reply.sentence
+    assert (await w.books()).requests == ()
