@@ -25,6 +25,7 @@ from bot.cli.access.settings import private_umask, settings
 from bot.clock import TravelClock
 from bot.main import serve
 from tests.scenarios.kills.failpoints import install
+from tests.scenarios.kills.power import flush_nothing
 from tests.support.slow_names import slow_names
 
 
@@ -64,6 +65,7 @@ def _become(order: dict[str, Any]) -> NoReturn:
     `descriptors`, if there, is how many files it may have open, however it raises its own limit. With `disk_full` none
     of its files may grow until `resource.prlimit` allows it again; its log goes through a process that still may. With
     `slow_names` the name server of the names under `SLOW` never answers it. The file `dies_at` says where it dies.
+    Without `flushes` it asks for no flush of its ledger.
     """
     code = 1
     try:
@@ -82,6 +84,8 @@ def _become(order: dict[str, Any]) -> NoReturn:
         for source, target in ((nothing, 0), (out, 1), (out, 2)):
             os.dup2(source, target)
         private_umask()
+        if not order["flushes"]:
+            flush_nothing()
         clock = TravelClock()
         clock.travel(order["ahead_s"])
         with slow_names() if order["slow_names"] else contextlib.nullcontext():

@@ -18,6 +18,8 @@ from pathlib import Path
 from tests.scenarios.kills.commit_cuts import commit_cuts
 from tests.scenarios.kills.cuts import Aim, CutRota
 from tests.scenarios.kills.failpoints import FAILPOINTS, Arm, Failpoint, Phase
+from tests.scenarios.kills.power import disk, missing
+from tests.scenarios.kills.power_walk import power_walk
 from tests.scenarios.kills.walk import Kill, Walk
 from tests.scenarios.processes.processes import Nursery, nursery
 from tests.support.databases import PostgresTemplate, copy_sqlite, memory_folder, migrated_sqlite, postgres_template
@@ -76,6 +78,13 @@ class Ground:
     migrated: Path
     server: PostgresTemplate | None
 
+    async def powered(self, cloud: str, plan: dict[Phase, Kill]) -> list[Kill]:
+        """Play one walk on SQLite in which the power fails with each process. Returns the kills."""
+        with tempfile.TemporaryDirectory(dir=self.folder) as name, disk(Path(name)) as ext4:
+            async with power_walk(ext4, self.migrated, Path(name), self.parent, cloud, plan) as walk:
+                await walk.play()
+                return walk.killed
+
     async def walk(self, cloud: str, plan: dict[Phase, Kill], aim: Aim) -> list[Kill]:
         """Play one walk. Returns its kills. PostgreSQL is reached through the proxy that cuts COMMITs."""
         async with AsyncExitStack() as stack:
@@ -94,7 +103,8 @@ class Ground:
 
 def run(database: str, kills: int, cloud: str = "") -> int:
     """Walk until so many processes died. Returns how many walks broke an invariant or did not end."""
-    rota, commits, broken, walks, began_s = Rota(), CutRota(), 0, 0, time.monotonic()
+    rota, commits, broken, walks, failures, began_s = Rota(), CutRota(), 0, 0, 0, time.monotonic()
+    has_power = database == "sqlite" and not missing()
     with ExitStack() as stack:
         folder = stack.enter_context(memory_folder()) or Path(stack.enter_context(tempfile.TemporaryDirectory()))
         (folder / "template").mkdir()
@@ -104,19 +114,26 @@ def run(database: str, kills: int, cloud: str = "") -> int:
         while rota.kills.total() + commits.cuts.total() < kills:
             plan, aim = rota.plan(), Aim(commits.plan() if database == "postgres" else {})
             where = cloud or CLOUDS[database][walks % len(CLOUDS[database])]
+            # Every second pair of walks, so that each cloud has its turn.
+            fails = has_power and walks // len(CLOUDS[database]) % 2 == 1
             try:
-                killed = asyncio.run(ground.walk(where, plan, aim))
+                killed = asyncio.run(ground.powered(where, plan) if fails else ground.walk(where, plan, aim))
+                failures += len(killed) if fails else 0
             except (AssertionError, TimeoutError) as error:
                 broken += 1
                 killed = []
                 planned = ", ".join(map(str, [*plan.values(), *(made for _, made in aim.made)]))
-                _say(f"{database} {where} {planned}: {type(error).__name__}: {error}")
+                _say(
+                    f"{database} {where} {planned}{', without power' if fails else ''}: {type(error).__name__}: {error}"
+                )
             rota.learn(plan, killed)
             commits.learn(aim)
             walks += 1
             if walks % 10 == 0:
                 _say(f"{_counted(database, rota, commits)} in {walks} walks, {time.monotonic() - began_s:.0f} s")
     _say(f"\n{_counted(database, rota, commits)} in {walks} walks, {broken} broken\n{rota.table()}")
+    if failures:
+        _say(f"\nWith {failures} of these kills the power failed.")
     if commits.cuts:
         _say(f"\n{commits.table()}")
     return broken

@@ -81,9 +81,10 @@ FAILPOINTS = (
 
 
 class Arm:
-    """Where the process has to die next, in a file that both have in memory."""
+    """Where the process has to die next, and by which signal, in a file that both have in memory."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, how: signal.Signals = signal.SIGKILL) -> None:
+        self._how = how
         if not path.exists():
             path.write_bytes(b"\0" * ROOM)
         with path.open("r+b") as file:
@@ -91,7 +92,7 @@ class Arm:
 
     def set(self, point: Failpoint, awaits: int) -> None:
         """Kill it at this many steps inside the function from now."""
-        said = f"{point.path}|{point.function}|{awaits}|".encode().ljust(ROOM - 1, b"\0")
+        said = f"{point.path}|{point.function}|{awaits}|{self._how.value}|".encode().ljust(ROOM - 1, b"\0")
         self._shared[0] = 0
         self._shared[1:ROOM] = said
         self._shared[0] = 1
@@ -105,10 +106,10 @@ class Arm:
         """Whether a process has to die."""
         return self._shared[0] == 1
 
-    def read(self) -> tuple[str, str, int]:
-        """The end of the path, the function, and the number of awaits."""
-        path, function, awaits, *_ = self._shared[1:ROOM].decode().split("|")
-        return path, function, int(awaits)
+    def read(self) -> tuple[str, str, int, int]:
+        """The end of the path, the function, the number of awaits, and the signal."""
+        path, function, awaits, how, *_ = self._shared[1:ROOM].decode().split("|")
+        return path, function, int(awaits), int(how)
 
 
 class Killer:
@@ -116,7 +117,7 @@ class Killer:
 
     def __init__(self, arm: Arm) -> None:
         self._arm = arm
-        self._now = ("", "", 0)
+        self._now = ("", "", 0, 0)
         self._left = 0
 
     def joined(self, task: asyncio.Task[Any]) -> None:
@@ -125,7 +126,7 @@ class Killer:
     def step(self, inner: Coroutine[Any, Any, Any]) -> None:
         """A task goes on."""
         if not self._arm.is_set:
-            self._now = ("", "", 0)
+            self._now = ("", "", 0, 0)
             return
         asked = self._arm.read()
         if asked != self._now:
@@ -133,7 +134,7 @@ class Killer:
         if _is_inside(inner, asked[0], asked[1]):
             self._left -= 1
             if self._left <= 0:
-                os.kill(os.getpid(), signal.SIGKILL)
+                os.kill(os.getpid(), asked[3])
 
 
 class Watched(SteppedCoroutine):

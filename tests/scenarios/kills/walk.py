@@ -15,7 +15,7 @@ from ledger.kernel.states import InboxState, InstanceState, NotificationState, R
 from ledger.queries.audit import Books
 from tests.scenarios.kills.cuts import Aim
 from tests.scenarios.kills.failpoints import Arm, Failpoint, Phase
-from tests.scenarios.processes.processes import fork
+from tests.scenarios.processes.processes import Served, fork
 from tests.support.stack import DOWN_S, LONG_DOWN_S, LOOK_S, Town
 
 #: What people wait for comes within this time, however busy the machine is with other work.
@@ -57,22 +57,27 @@ class Walk:
 
     async def play(self) -> None:
         """Walk to the end. AssertionError when an invariant is broken, TimeoutError when something never happens."""
-        await self._start()
-        guardian = asyncio.create_task(self._guard())
+        await self.start()
+        tasks = [asyncio.create_task(self._guard()), asyncio.create_task(self._walk())]
         try:
-            await self._phase(Phase.ASK, self._ask, lambda books: bool(self.place.screens.decidable()))
-            await self._phase(Phase.APPROVE, self._approve, _runs)
-            hours = (await self.place.books()).sessions[-1].hours
-            await self._phase(Phase.EXTEND, self._extend, lambda books: books.sessions[-1].hours > hours)
-            await self._phase(Phase.END, self._end, lambda books: all(one.state in OPEN for one in books.sessions))
-            self.arm.clear()
-            self.aim.phase(None)
-            await self.place.comes_to_rest(creates=len(self.place.creates), but=self._but, limit_s=LIMIT_S)
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            guardian.cancel()
-            await asyncio.gather(guardian, return_exceptions=True)
-        if guardian.done() and not guardian.cancelled() and guardian.exception() is not None:
-            raise guardian.exception() or AssertionError
+            for task in tasks:
+                task.cancel()
+            ends = await asyncio.gather(*tasks, return_exceptions=True)
+        for end in ends:
+            if isinstance(end, Exception):
+                raise end
+
+    async def _walk(self) -> None:
+        await self._phase(Phase.ASK, self._ask, lambda books: bool(self.place.screens.decidable()))
+        await self._phase(Phase.APPROVE, self._approve, _runs)
+        hours = (await self.books()).sessions[-1].hours
+        await self._phase(Phase.EXTEND, self._extend, lambda books: books.sessions[-1].hours > hours)
+        await self._phase(Phase.END, self._end, lambda books: all(one.state in OPEN for one in books.sessions))
+        self.arm.clear()
+        self.aim.phase(None)
+        await self.place.comes_to_rest(creates=len(self.place.creates), but=self._but, limit_s=LIMIT_S)
 
     async def _phase(
         self, phase: Phase, act: Callable[[Books], Awaitable[ActionResult | None]], is_done: Callable[[Books], object]
@@ -82,7 +87,7 @@ class Walk:
         self.aim.phase(phase)
         try:
             async with asyncio.timeout(LIMIT_S):
-                while not is_done(await self.place.books()):
+                while not is_done(await self.books()):
                     await self._up.wait()
                     await self._try(act)
                     await self._wait(is_done)
@@ -91,7 +96,7 @@ class Walk:
         self.arm.clear()
 
     async def _states(self) -> str:
-        books = await self.place.books()
+        books = await self.books()
         rows: list[Any] = [*books.requests, *books.sessions, *books.instances]
         late = [note.kind for note in books.notifications if note.state is NotificationState.PENDING]
         dead, cut = list(map(str, self.killed)), [f"{phase} {made}" for phase, made in self.aim.made]
@@ -99,20 +104,20 @@ class Walk:
 
     async def _try(self, act: Callable[[Books], Awaitable[ActionResult | None]]) -> None:
         """Do something; what was acknowledged must stay for ever."""
-        books = await self.place.books()
+        books = await self.books()
         if any(row.state is InboxState.NEW for row in books.inbox):
             return  # It came through, though the person was not told.
         before = {row.key for row in books.inbox}
         outcome = await act(books)
         if outcome is not None and outcome.ok and outcome.response.get("text") not in NOT_TAKEN:
-            new = {row.key for row in (await self.place.books()).inbox} - before
+            new = {row.key for row in (await self.books()).inbox} - before
             assert new, "it was acknowledged before it was on disk"
             self.place.acknowledged |= new
 
     async def _wait(self, is_done: Callable[[Books], object]) -> None:
         try:
             async with asyncio.timeout(PATIENCE_S):
-                while not is_done(await self.place.books()):  # noqa: ASYNC110 # Another process's ledger tells nobody.
+                while not is_done(await self.books()):  # noqa: ASYNC110 # Another process's ledger tells nobody.
                     await asyncio.sleep(LOOK_S)
         except TimeoutError:
             return
@@ -152,17 +157,34 @@ class Walk:
         if self._armed is not None:
             self.arm.set(*self._armed)
 
-    async def _start(self) -> None:
+    async def books(self) -> Books:
+        """Read the ledger."""
+        return await self.place.books()
+
+    def fork(self) -> Served:
+        """Start a process."""
         place = self.place
-        bot = fork(place.nursery, place.environment, place.log, place.clock.ahead_s, dies_at=self.arm_path)
-        place.bots.append(bot)
+        return fork(place.nursery, place.environment, place.log, place.clock.ahead_s, dies_at=self.arm_path)
+
+    async def start(self) -> None:
+        """Start a process, and let people reach it when it serves."""
+        bot = self.fork()
+        self.place.bots.append(bot)
         await bot.ready()
-        place.listen_to(bot)
+        self.place.listen_to(bot)
         self._up.set()
+
+    def is_down(self) -> bool:
+        """Whether the process has died."""
+        return not self.place.bot.runs
+
+    async def bury(self) -> int:
+        """Take leave of a process that died. Returns its exit code."""
+        return await self.place.bots.pop().finished()
 
     async def _down_s(self) -> float:
         """Longer than what a dead process leaves behind: a lease of a check, or a create that nobody heard of."""
-        rows = (await self.place.books()).instances
+        rows = (await self.books()).instances
         if any(row.state is InstanceState.SENDING for row in rows):
             self._but = BILL
             return LONG_DOWN_S
@@ -174,11 +196,11 @@ class Walk:
         """Start a process that died again, once with another failpoint in what it does first."""
         while True:
             await asyncio.sleep(LOOK_S)  # A process that is not ours tells nobody that it died.
-            if self.place.bot.runs:
+            if not self.is_down():
                 continue
             self._up.clear()
             armed, log = self._armed, self.place.bot
-            code = await self.place.bots.pop().finished()
+            code = await self.bury()
             assert code == -signal.SIGKILL, f"it ended by itself with {code}:\n{log.said()}"
             assert armed is not None
             self.killed.append(armed)
@@ -189,9 +211,9 @@ class Walk:
             if self._armed is not None:
                 self.arm.set(*self._armed)
             try:
-                await self._start()
+                await self.start()
             except TimeoutError:
-                if self._armed is None or self.place.bot.runs:
+                if self._armed is None or not self.is_down():
                     raise  # Otherwise it died before it served, which the next look counts.
 
 

@@ -128,9 +128,17 @@ class Served:
     @property
     def runs(self) -> bool:
         """Whether it has not ended yet."""
+        return self._state() not in ("", "Z")
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether a signal has stopped it, so that it neither works nor ends."""
+        return self._state() == "T"
+
+    def _state(self) -> str:
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-            return Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-        return False
+            return Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()[0]
+        return ""
 
     def disk_has_room(self) -> None:
         """Let its files grow again."""
@@ -163,10 +171,12 @@ def fork(
     slow_names: bool = False,
     disk_full: bool = False,
     dies_at: Path | None = None,
+    flushes: bool = True,
 ) -> Served:
     """A process out of the nursery, with at most `descriptors` files open; `disk_full`: none of its files may grow.
 
-    With `slow_names` the name server of some names never answers it. The file `dies_at` says where it dies.
+    With `slow_names` the name server of some names never answers it. The file `dies_at` says where it dies. Without
+    `flushes` it asks for no flush of its ledger.
     """
     since = log.stat().st_size if log.exists() else 0
     answer = parent.order(
@@ -179,6 +189,7 @@ def fork(
         slow_names=slow_names,
         disk_full=disk_full,
         dies_at=str(dies_at or ""),
+        flushes=flushes,
     )
     return Served(_Forked(answer["pid"], parent), log, since)
 
