@@ -6,6 +6,7 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -39,7 +40,6 @@ def name_of(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
-@cache
 def parsed(path: Path) -> ast.Module:
     return ast.parse(path.read_text())
 
@@ -75,6 +75,26 @@ def imports_by_name(tree: ast.Module) -> Iterator[int]:
                 yield node.lineno
 
 
+@dataclass(frozen=True)
+class Measured:
+    """What is kept of a file: its tree would be a hundred times as large."""
+
+    functions: list[tuple[str, int]]
+    hidden: list[tuple[int, str]]
+    by_name: list[int]
+
+
+@cache
+def measured() -> dict[str, Measured]:
+    """Every Python file by its name, read once for all tests."""
+    found = {}
+    for path in python_files():
+        tree = parsed(path)
+        sizes = [(f"{one.lineno} {one.name}", length(one)) for one in functions(tree)]
+        found[name_of(path)] = Measured(sizes, list(hidden_imports(tree)), list(imports_by_name(tree)))
+    return found
+
+
 def test_there_is_something_to_measure() -> None:
     assert len(python_files()) > 100
 
@@ -85,19 +105,17 @@ def test_a_file_is_about_one_thing() -> None:
 
 
 def test_a_function_fits_on_a_screen() -> None:
-    sizes = {f"{name_of(p)}:{f.lineno} {f.name}": length(f) for p in python_files() for f in functions(parsed(p))}
+    sizes = {f"{name}:{where}": size for name, one in measured().items() for where, size in one.functions}
     assert {name: size for name, size in sizes.items() if size > FUNCTION_LINES} == {}
 
 
 def test_no_function_hides_an_import() -> None:
-    hidden = {name_of(path): list(hidden_imports(parsed(path))) for path in python_files()}
-    assert {name: found for name, found in hidden.items() if found} == {}
+    assert {name: one.hidden for name, one in measured().items() if one.hidden} == {}
 
 
 def test_modules_are_imported_by_name_for_the_command_line_only() -> None:
-    ours = [p for p in python_files() if name_of(p) not in IMPORTS_BY_NAME and not name_of(p).startswith("tests/")]
-    by_name = {name_of(path): list(imports_by_name(parsed(path))) for path in ours}
-    assert {name: lines for name, lines in by_name.items() if lines} == {}
+    by_name = {name: one.by_name for name, one in measured().items() if not name.startswith("tests/")}
+    assert {name for name, lines in by_name.items() if lines} <= IMPORTS_BY_NAME
 
 
 def test_the_top_level_is_fixed() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from functools import cache
 
@@ -29,10 +30,26 @@ SHOWS = frozenset({"hours", "say_hours", "hours_said"})
 SHOWN_AS = "max_hours_without_override"
 
 
+@dataclass(frozen=True)
+class Found:
+    """What a module has of each kind, by line."""
+
+    roundings: list[tuple[int, str]]
+    caps: list[int]
+    short_ids: list[int]
+    trusting: list[int]
+
+
 @cache
-def ours() -> dict[str, ast.Module]:
-    """Every module of the product, by its path."""
-    return {name: parsed(path) for path in python_files() if not (name := name_of(path)).startswith("tests/")}
+def ours() -> dict[str, Found]:
+    """Every module of the product by its path, read once for all tests."""
+    found = {}
+    for path in python_files():
+        if not (name := name_of(path)).startswith("tests/"):
+            tree = parsed(path)
+            lists = (list(kind(tree)) for kind in (roundings, uses_of_the_cap, short_ids_of_sessions, trusting))
+            found[name] = Found(*lists)  # type: ignore[arg-type] # Each is a list of its own kind.
+    return found
 
 
 def called(node: ast.Call) -> str:
@@ -95,18 +112,27 @@ def short_ids_of_sessions(tree: ast.Module) -> Iterator[int]:
                 yield node.lineno
 
 
+def trusting(tree: ast.Module) -> Iterator[int]:
+    """The lines with `known_hosts=None` or `StrictHostKeyChecking=no`, which log in to anybody who answers."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.keyword) and node.arg == "known_hosts" and isinstance(node.value, ast.Constant):
+            yield node.value.lineno
+        if isinstance(node, ast.Constant) and "StrictHostKeyChecking=no" in str(node.value):
+            yield node.lineno
+
+
 def test_people_read_the_short_id_of_the_request_alone() -> None:
-    assert {name: lines for name, tree in ours().items() if (lines := list(short_ids_of_sessions(tree)))} == {}
+    assert {name: one.short_ids for name, one in ours().items() if one.short_ids} == {}
 
 
 def test_money_is_rounded_in_one_module() -> None:
-    found = {name: list(roundings(tree)) for name, tree in ours().items() if not name.startswith(CLOUDS_OF_THEIR_OWN)}
-    assert {name for name, lines in found.items() if lines} == {ROUNDS_MONEY}
+    found = {name for name, one in ours().items() if one.roundings and not name.startswith(CLOUDS_OF_THEIR_OWN)}
+    assert found == {ROUNDS_MONEY}
 
 
 def test_the_cap_on_hours_is_compared_in_one_function() -> None:
-    found = {name: list(uses_of_the_cap(tree)) for name, tree in ours().items()}
-    assert {name for name, lines in found.items() if lines} == OTHER_LIMITS | {COMPARES_WITH_THE_CAP}
+    found = {name: one.caps for name, one in ours().items() if one.caps}
+    assert set(found) == OTHER_LIMITS | {COMPARES_WITH_THE_CAP}
     assert len(found[COMPARES_WITH_THE_CAP]) == 1
 
 
@@ -161,12 +187,4 @@ def test_a_comparison_with_the_cap_is_seen(line: str, offends: bool) -> None:
 
 
 def test_no_ssh_server_is_believed_without_its_key() -> None:
-    """`known_hosts=None` and `StrictHostKeyChecking=no` log in to anybody who answers."""
-    found = set()
-    for name, tree in ours().items():
-        for node in ast.walk(tree):
-            if isinstance(node, ast.keyword) and node.arg == "known_hosts" and isinstance(node.value, ast.Constant):
-                found.add(name)
-            if isinstance(node, ast.Constant) and "StrictHostKeyChecking=no" in str(node.value):
-                found.add(name)
-    assert found == set()
+    assert {name: one.trusting for name, one in ours().items() if one.trusting} == {}

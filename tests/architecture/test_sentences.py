@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -28,30 +28,39 @@ EXCEPTIONS = {
 }
 
 
-def spoken() -> Iterator[tuple[str, str]]:
-    """Every string of the program that reads as text, with its place."""
+@cache
+def spoken() -> list[tuple[str, str, str]]:
+    """Every string of the program that reads as text and is at fault, with its place and why."""
+    found: list[tuple[str, str]] = []
     for path in sorted(path for layer in LAYERS for path in (ROOT / layer).rglob("*.py")):
         name = path.relative_to(ROOT).as_posix()
         if not name.startswith((*IMITATIONS, *DATA)):
-            found = strings(ast.parse(path.read_text(encoding="utf-8")))
-            yield from ((f"{name}:{line}", text) for line, text in found if reads_as_text(text))
+            texts = strings(ast.parse(path.read_text(encoding="utf-8")))
+            found += [(f"{name}:{line}", text) for line, text in texts if reads_as_text(text)]
+    return at_fault(found)
 
 
-def written() -> Iterator[tuple[str, str]]:
-    """Every paragraph of the pages, the decision records among them."""
+@cache
+def written() -> list[tuple[str, str, str]]:
+    """The same of every paragraph of the pages, the decision records among them."""
     pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("providers/profiles/*.md")]
-    for path in sorted(pages):
-        found = prose(path.read_text(encoding="utf-8"))
-        yield from ((f"{path.relative_to(ROOT)}:{line}", text) for line, text in found)
+    found = [(f"{path.relative_to(ROOT)}:{line}", text) for path in sorted(pages) for line, text in prose_of(path)]
+    return at_fault(found)
 
 
-def faults(texts: Iterator[tuple[str, str]]) -> list[str]:
+def prose_of(path: Path) -> Iterator[tuple[int, str]]:
+    """The paragraphs of a page."""
+    return prose(path.read_text(encoding="utf-8"))
+
+
+def at_fault(texts: Iterable[tuple[str, str]]) -> list[tuple[str, str, str]]:
+    """The texts in which something is wrong, with their places and what it is."""
+    return [(place, text, why) for place, text in texts if (why := fault(text))]
+
+
+def faults(found: Iterable[tuple[str, str, str]]) -> list[str]:
     """What is wrong, as lines for the reader of a failed test."""
-    return [
-        f"{place}: {why} — {text[:160]!r}"
-        for place, text in texts
-        if not text.startswith(tuple(EXCEPTIONS)) and (why := fault(text))
-    ]
+    return [f"{place}: {why} — {text[:160]!r}" for place, text, why in found if not text.startswith(tuple(EXCEPTIONS))]
 
 
 @cache
@@ -70,18 +79,19 @@ def test_what_the_pages_say() -> None:
 
 
 def test_what_the_description_of_the_api_says() -> None:
-    assert faults(("docs/openapi.json", text) for text in openapi(ROOT / "docs" / "openapi.json")) == []
+    texts = (("docs/openapi.json", text) for text in openapi(ROOT / "docs" / "openapi.json"))
+    assert faults(at_fault(texts)) == []
 
 
 def test_every_exception_is_still_needed() -> None:
-    texts = [text for _, text in (*spoken(), *written()) if fault(text)]
+    texts = [text for _, text, _ in (*spoken(), *written())]
     assert {begin for begin in EXCEPTIONS if not any(text.startswith(begin) for text in texts)} == set()
 
 
 def test_the_titles_of_decision_records_name_their_subject() -> None:
     titles = [(path.name, path.read_text(encoding="utf-8").partition("\n")[0]) for path in ROOT.glob("docs/adr/*.md")]
     assert len(titles) > 30
-    assert faults(iter(titles)) == []
+    assert faults(at_fault(titles)) == []
 
 
 def test_the_table_of_the_page_is_read() -> None:

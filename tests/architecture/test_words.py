@@ -9,6 +9,8 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -33,6 +35,7 @@ IN_NAMES = {
     "gate gates gating": "verification, middleware",
     "wish wishes": "request",
 }
+RETIRED = frozenset(word for many in IN_NAMES for word in many.split())
 #: A name that is one of these words and nothing else says too little.
 ALONE = {
     "hold": "checkpoint_hold, pause",
@@ -81,9 +84,8 @@ def parts(name: str) -> list[str]:
 def wrong_name(name: str) -> str:
     """The word of a name that has a better one; empty for a good name."""
     words = parts(name)
-    retired = {word for many in IN_NAMES for word in many.split()}
     return next(
-        (word for word in words if word in retired), words[0] if words and len(words) == 1 and words[0] in ALONE else ""
+        (word for word in words if word in RETIRED), words[0] if words and len(words) == 1 and words[0] in ALONE else ""
     )
 
 
@@ -110,6 +112,27 @@ def lines(tree: ast.Module) -> Iterator[tuple[int, str]]:
                 yield getattr(node, "lineno", 1), text.splitlines()[0]
 
 
+@dataclass(frozen=True)
+class Module:
+    """The names and first lines of a module, each with its line in the file."""
+
+    path: str
+    names: list[tuple[int, str]]
+    lines: list[tuple[int, str]]
+    classes: list[str]
+
+
+@cache
+def modules() -> list[Module]:
+    """Every module of the program, read once for all tests."""
+    found = []
+    for path in files():
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        classes = [one.name for one in tree.body if isinstance(one, ast.ClassDef) and not one.name.startswith("_")]
+        found.append(Module(str(path.relative_to(ROOT)), list(names(tree)), list(lines(tree)), classes))
+    return found
+
+
 def test_modules_have_the_fields_names() -> None:
     # A module is read with its package: `checkpoints.hold` says enough.
     wrong = {path.relative_to(ROOT).as_posix(): wrong_name(f"{path.parent.name}_{path.stem}") for path in files()}
@@ -118,9 +141,9 @@ def test_modules_have_the_fields_names() -> None:
 
 def test_classes_and_functions_have_the_fields_names() -> None:
     found = [
-        f"{path.relative_to(ROOT)}:{line} {name}: {word}"
-        for path in files()
-        for line, name in names(ast.parse(path.read_text(encoding="utf-8")))
+        f"{module.path}:{line} {name}: {word}"
+        for module in modules()
+        for line, name in module.names
         if (word := wrong_name(name))
     ]
     assert found == []
@@ -128,9 +151,9 @@ def test_classes_and_functions_have_the_fields_names() -> None:
 
 def test_first_lines_use_the_fields_words() -> None:
     found = [
-        f"{path.relative_to(ROOT)}:{number} {why} — {line}"
-        for path in files()
-        for number, line in lines(ast.parse(path.read_text(encoding="utf-8")))
+        f"{module.path}:{number} {why} — {line}"
+        for module in modules()
+        for number, line in module.lines
         if line not in EXCEPTIONS and (why := wrong_line(line))
     ]
     assert found == []
@@ -138,10 +161,9 @@ def test_first_lines_use_the_fields_words() -> None:
 
 def test_no_public_class_stands_twice() -> None:
     homes: dict[str, list[str]] = {}
-    for path in files():
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                homes.setdefault(node.name, []).append(path.relative_to(ROOT).as_posix())
+    for module in modules():
+        for name in module.classes:
+            homes.setdefault(name, []).append(module.path)
     assert {name: where for name, where in homes.items() if len(where) > 1} == {}
 
 
