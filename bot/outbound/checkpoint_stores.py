@@ -10,8 +10,8 @@ import heapq
 import re
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
-from datetime import datetime
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from threading import Event
 from typing import Any
 from urllib.parse import urlsplit
@@ -73,7 +73,24 @@ class Stores:
         """Return the newest files at such a place, the newest first. Raises `StoreUnreachable`."""
         return await self._look(scheme, root, path, MOST_FILES)
 
-    async def _look(self, scheme: str, root: str, path: str, most: int) -> tuple[StoredFile, ...]:
+    async def public_size(self, source: str) -> int | None:
+        """Return the bytes of everything at a place that everybody may read; None where its store won't say.
+
+        The requester chose the place, so it is never read with the service's own credentials.
+        """
+        scheme, _, rest = source.partition("://")
+        root, _, path = rest.rstrip("/").partition("/")
+        if scheme == "hf":
+            name, _, path = path.partition("/")
+            root = f"{root}/{name}"
+        everybody = replace(self, secrets={})
+        try:
+            found = await everybody._look(scheme, source if scheme == "https" else root, path, None)  # noqa: SLF001
+        except StoreUnreachable:
+            return None
+        return sum(one.size for one in found)
+
+    async def _look(self, scheme: str, root: str, path: str, most: int | None) -> tuple[StoredFile, ...]:
         if scheme == "https":
             file = await self._file(root)
             return () if file is None else (file,)
@@ -110,21 +127,21 @@ class Stores:
             raise StoreUnreachable(f"{at.hostname} does not say how large its file is and when it was changed")
         return StoredFile(at.path.rpartition("/")[2] or at.path, answer.length, answer.modified)
 
-    def _s3(self, bucket: str, prefix: str, over: Event, most: int) -> tuple[StoredFile, ...]:
+    def _s3(self, bucket: str, prefix: str, over: Event, most: int | None) -> tuple[StoredFile, ...]:
         client = _bucket_client(self.s3_url, self.secrets, "AWS", self.secrets.get("AWS_REGION", "us-east-1"))
         return _in_bucket(client, bucket, prefix, over, most)
 
-    def _gs(self, bucket: str, prefix: str, over: Event, most: int) -> tuple[StoredFile, ...]:
+    def _gs(self, bucket: str, prefix: str, over: Event, most: int | None) -> tuple[StoredFile, ...]:
         return _in_bucket(_bucket_client(self.gs_url, self.secrets, "GS", "auto"), bucket, prefix, over, most)
 
-    def _hub(self, repository: str, path: str, over: Event, most: int) -> tuple[StoredFile, ...]:
+    def _hub(self, repository: str, path: str, over: Event, most: int | None) -> tuple[StoredFile, ...]:
         from huggingface_hub import HfApi  # noqa: PLC0415 # Heavy, and only needed where checkpoints are on the Hub.
         from huggingface_hub.errors import EntryNotFoundError  # noqa: PLC0415
 
         api: Any = HfApi(endpoint=self.hub_url, token=self.secrets.get("HF_TOKEN") or False)
         # A listing of an unreachable Hub is retried for 23 s in a thread that nothing ends; this call is tried once.
         api.model_info(repository, timeout=CONNECT_S)
-        newest = _NewestFiles(most)
+        newest = _kept(most)
         try:
             for one in api.list_repo_tree(repository, path or None, recursive=True, expand=True):
                 if over.is_set():
@@ -160,8 +177,8 @@ def _bucket_client(url: str | None, secrets: Mapping[str, str], prefix: str, reg
     )
 
 
-def _in_bucket(client: Any, bucket: str, prefix: str, over: Event, most: int) -> tuple[StoredFile, ...]:
-    newest = _NewestFiles(most)
+def _in_bucket(client: Any, bucket: str, prefix: str, over: Event, most: int | None) -> tuple[StoredFile, ...]:
+    newest = _kept(most)
     for page in client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix):
         if over.is_set():
             return ()  # Nobody waits for this result any more.
@@ -171,6 +188,24 @@ def _in_bucket(client: Any, bucket: str, prefix: str, over: Event, most: int) ->
                 digest = str(one.get("ETag", "")).strip('"')
                 newest.add(StoredFile(one["Key"], int(one["Size"]), one["LastModified"], digest))
     return newest.files()
+
+
+def _kept(most: int | None) -> _NewestFiles | _Total:
+    return _Total() if most is None else _NewestFiles(most)
+
+
+class _Total:
+    """Add up all files of a listing."""
+
+    def __init__(self) -> None:
+        self._size = 0
+
+    def add(self, one: StoredFile) -> None:
+        self._size += one.size
+
+    def files(self) -> tuple[StoredFile, ...]:
+        """Return one entry for all of them."""
+        return (StoredFile("", self._size, datetime.min.replace(tzinfo=UTC)),)
 
 
 class _NewestFiles:

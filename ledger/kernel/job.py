@@ -95,6 +95,8 @@ class JobRequest:
     share: tuple[str, ...] = ()
     #: Names of the requester's secrets that the job gets as variables. Their values are never part of a job.
     secrets: tuple[str, ...] = ()
+    #: Files that its machine gets, each as `bot.rules.values.mounts` writes it: `COPY /data s3://bucket/data`.
+    mounts: tuple[str, ...] = ()
     #: Nothing that fits is no end: the request waits for such an offer.
     wait: bool = False
     #: From when on, and until when, it looks for offers; as they were written, such as `20:00`.
@@ -127,7 +129,7 @@ class JobRequest:
 #: How a value is read that JSON has in another type; fields that are not named here are read as they are.
 _READ: Mapping[str, Callable[[Any], Any]] = {
     **dict.fromkeys(
-        ("names", "candidates", "regions", "work", "ports", "share", "secrets", "retry_codes", "queue"), tuple
+        ("names", "candidates", "regions", "work", "ports", "share", "secrets", "retry_codes", "queue", "mounts"), tuple
     ),
     **dict.fromkeys(("hours", "already_hours", "memory_gb_min", "memory_gb_max", "memory_gb_total_min"), Decimal),
     **dict.fromkeys(("max_price_usd_h", "budget_cap_usd", "min_reliability", "min_cuda", "min_capability"), Decimal),

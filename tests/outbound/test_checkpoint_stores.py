@@ -104,6 +104,20 @@ async def test_a_listing_as_google_sends_it_is_read() -> None:
     assert [(one["list-type"], one["prefix"]) for one in asked] == [("2", "89.0.4389.23")]
 
 
+async def test_the_size_of_everything_is_read_as_everybody_reads_it() -> None:
+    shelf = Shelf(public=True, page=2)
+    for name in ("run/step-1.pt", "run/step-2.pt", "run/train.log", "other.pt"):
+        shelf.put(name, 100, NOW)
+    async with served(shelf) as stores:
+        assert await stores.public_size("s3://bucket/run") == 300
+        assert await stores.public_size("gs://bucket/") == 400
+        assert await stores.public_size("hf://org/model/run/") == 300
+        assert set(shelf.asked) == {""}
+        shelf.public = False
+        assert await stores.public_size("s3://bucket/run") is None
+        assert await stores.public_size("https://127.0.0.1/a") is None
+
+
 async def test_each_store_gives_the_hash_of_a_file() -> None:
     shelf = Shelf()
     shelf.put("run/step-20.pt", 200, NOW)

@@ -43,12 +43,22 @@ class Shelf:
         if self.down or not (self.public or self.asked[-1]):
             return Response(status_code=403)
         prefix = request.query_params.get("prefix", "")
-        after = request.query_params.get("continuation-token", "")
-        keys = sorted(path for path in self.files if path.startswith(prefix) and path > after)
+        # Version 1 of the call continues behind a key, version 2 behind what the answer before named.
+        after = request.query_params.get("continuation-token") or request.query_params.get("marker", "")
+        found = {path for path in self.files if path.startswith(prefix)}
+        folders: set[str] = set()
+        if request.query_params.get("delimiter") == "/":
+            folders = {
+                prefix + one[len(prefix) :].partition("/")[0] + "/" for one in found if "/" in one[len(prefix) :]
+            }
+            found = {one for one in found if "/" not in one[len(prefix) :]}
+        keys = sorted(path for path in found if path > after)
         more = (
             f"<NextContinuationToken>{escape(keys[self.page - 1])}</NextContinuationToken>" if keys[self.page :] else ""
         )
         rows = "".join(self._row(key) for key in keys[: self.page])
+        more += f"<NextMarker>{escape(keys[self.page - 1])}</NextMarker>" if more else ""
+        rows += "".join(f"<CommonPrefixes><Prefix>{escape(one)}</Prefix></CommonPrefixes>" for one in sorted(folders))
         cut = f"<IsTruncated>{'true' if more else 'false'}</IsTruncated>{more}"
         body = f"<ListBucketResult><Name>b</Name>{cut}{rows}</ListBucketResult>"
         return Response(body, media_type="application/xml")

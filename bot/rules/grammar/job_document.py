@@ -15,6 +15,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, StrictBool
 
 from bot.rules.grammar.queue_words import MOST_COMMANDS, MOST_IN_ALL, commands_in
+from bot.rules.values.mounts import MountMode
 from bot.rules.values.private_keys import LONGEST_KEY
 
 Text = Annotated[str, Field(max_length=1000)]
@@ -53,21 +54,16 @@ class CandidatesOrder(StrEnum):
     CHEAPEST = "cheapest"
 
 
-class MountMode(StrEnum):
-    """How files come to a machine: as a copy of their own, or as a file system over the bucket, with a cache or not."""
-
-    COPY = "COPY"
-    MOUNT = "MOUNT"
-    MOUNT_CACHED = "MOUNT_CACHED"
-
-
 class FileMount(_Strict):
     """Where the files of a path come from, and how."""
 
-    source: Text = Field(description="s3://, gs:// or https://.", examples=["s3://bucket/data"])
+    source: Text = Field(
+        description="A folder at s3:// or gs://, a repository at hf://, or one file at https://.",
+        examples=["s3://bucket/data"],
+    )
     mode: MountMode | None = Field(
         default=None,
-        description="COPY: before `run` starts. MOUNT and MOUNT_CACHED are refused: no cloud here has FUSE.",
+        description="COPY: before `run` starts. MOUNT and MOUNT_CACHED: read in place, at Lambda and TensorDock only.",
     )
 
 
@@ -190,7 +186,7 @@ class JobDocument(_Strict):
     )
     file_mounts: Annotated[dict[Text, Text | FileMount], Field(max_length=20)] = Field(
         default={},
-        description="Path on the machine → where its files come from: s3://, gs:// or https:// before `run` starts.",
+        description="Path on the machine → where its files come from; without a mode they are copied.",
         examples=[{"/workspace/data": "s3://bucket/data", "/models": {"source": "gs://bucket/models", "mode": "COPY"}}],
     )
     checkpoint: Text | None = Field(default=None, description="Where checkpoints are kept.")

@@ -39,6 +39,8 @@ EXCLUSIONS: Mapping[str, str] = {
     "ports": "{n} skipped: that cloud opens no ports.",
     "secrets": "{n} skipped: no agent runs there, which secrets need.",
     "queue": "{n} skipped: no agent runs there, which a queue needs.",
+    "fuse": "{n} skipped: rented containers there have no FUSE, which MOUNT needs; mode: COPY works.",
+    "mounts": "{n} skipped: no agent runs there, which these file_mounts need.",
     "attempts": "{n} skipped: no agent runs there, which attempts= needs.",
     "install_agent": "{n} skipped: install= needs GPU Shopper's agent, which doesn't run there with that image.",
     "gpu": "{n} skipped: not one of the GPUs that you named.",

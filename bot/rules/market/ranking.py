@@ -24,6 +24,7 @@ from bot.rules.market.scoring import Cases, Scored, score
 from bot.rules.market.spot_choice import spot_said
 from bot.rules.market.vectorized import Field
 from bot.rules.policy.policy import Policy
+from bot.rules.values.mounts import Mount, mounts_of, run_without_agent
 from bot.rules.values.phrases import about_hours, rate, usd
 from bot.rules.values.phrases import reliability as reliability_said
 from bot.rules.viability.compatibility import Needs
@@ -152,6 +153,13 @@ def ordered(
     return OrderedMarket(tuple(fitting), prices, found.excluded, cases)
 
 
+def _mounting(mounts: Sequence[Mount], able: Capabilities, *, agent: bool) -> str | None:
+    """Return why a cloud's machines can't get a job's files; None where they can."""
+    if any(one.needs_fuse for one in mounts) and not able.fuse:
+        return "fuse"
+    return None if agent or (able.batch and run_without_agent(mounts)) else "mounts"
+
+
 @dataclass(frozen=True, slots=True)
 class _Answering:
     field: Field
@@ -180,7 +188,7 @@ class _Answering:
 def _answering(market: Sequence[Offer], cases: Cases, able: Mapping[str, Capabilities], *, to_run: bool) -> _Answering:
     """Separate the offers that fit the job from the others, by their reason."""
     job, policy = cases.job, cases.policy
-    needs = needs_by_cloud(job, policy, able)
+    needs, mounts = needs_by_cloud(job, policy, able), mounts_of(job.mounts)
 
     def code(offer: Offer) -> str | None:
         known = able.get(offer.cloud)
@@ -196,6 +204,8 @@ def _answering(market: Sequence[Offer], cases: Cases, able: Mapping[str, Capabil
             return "secrets"
         if found is None and job.queue and not agent:
             return "queue"
+        if found is None and mounts:
+            found = _mounting(mounts, known, agent=agent)
         if found is None and job.attempts > 1 and not agent:
             return "attempts"
         if found is None and job.install and not agent:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from bot.rules.nodes.model_server import SERVE, SERVE_LIMIT_S, PlannedServer, model_server
+from bot.rules.nodes.mount_steps import FILES, FILES_LIMIT_S, files_script
 from bot.rules.nodes.resume_steps import (
     CHECKPOINT_STEP,
     READS_RESUME,
@@ -30,6 +31,7 @@ from bot.rules.nodes.stack_scripts import (
     python_packages_script,
 )
 from bot.rules.stacks.stack import STACKS, Stack
+from bot.rules.values.mounts import mounts_of
 from bot.rules.values.repository import Repository
 from ledger.kernel.job import JobRequest
 
@@ -37,8 +39,6 @@ from ledger.kernel.job import JobRequest
 PACKAGES = ("git", "wget", "curl", "vim", "htop", "tmux")
 #: The most seconds of a step. Another program may hold the lock of apt, right after the first boot above all.
 PACKAGES_LIMIT_S, LOCK_WAIT_S, REPO_LIMIT_S, ENVIRONMENT_LIMIT_S, RUN_LIMIT_S = 900, 300, 900, 30, 60
-#: The step that fetches the files of a queue's mounts; data may be large.
-FILES, FILES_LIMIT_S = "files", 6 * 3600
 #: A script ends with this where it has nothing to do on this machine.
 LEFT_OUT = 77
 
@@ -181,7 +181,8 @@ def plan_startup(
     machine, so it waits for that one's last save, and until it may start.
     """
     runs = job.run is not None or bool(job.queue)
-    if job.repo is None and not runs and job.install is None and not job.secrets and not resume:
+    mounts = mounts_of(job.mounts)
+    if not any((job.repo, runs, job.install, job.secrets, resume, mounts)):
         return None
     if job.queue and queue is None:
         queue = PlannedQueue.of(job.queue, job.gpu.count_min)
@@ -202,20 +203,18 @@ def plan_startup(
     if repo is not None:
         folder, url, ref = map(shlex.quote, (environment["PROJECT_REPO_DIR"], repo.url, repo.ref or "HEAD"))
         steps.append(PlannedStep("repo", _REPO.format(folder=folder, url=url, ref=ref), REPO_LIMIT_S))
+    if mounts:
+        files = files_script(mounts, _READS_SECRETS if job.secrets else "")
+        steps.append(PlannedStep(FILES, files, FILES_LIMIT_S, secrets=job.secrets))
     if runs:
         steps += _waiting_steps(job, stack) if waits else []
         into = f"cd {shlex.quote(environment['PROJECT_REPO_DIR'])} || exit\n" if repo is not None else ""
         needs = (*([PYTHON_PACKAGES] if job.install else []), *(["repo"] if repo else []))
         needs += (START_STEP,) if waits else ()
         reads = (_READS_SECRETS if job.secrets else "") + (READS_RESUME if waits else "")
-        # With a queue, `run` is what fetches the files of its mounts, which each command may need.
         command = f"{reads}{into}{_EACH if job.queue else job.run}\n"
         script = in_stack(command) if stack else command
-        if job.queue and job.run is not None:
-            steps.append(
-                PlannedStep(FILES, f"{reads}{into}{job.run}\n", FILES_LIMIT_S, needs=needs, secrets=job.secrets)
-            )
-            needs = (*needs, FILES)
+        needs += (FILES,) if mounts else ()
         run = PlannedStep("run", script, RUN_LIMIT_S, is_job=True, needs=needs, secrets=job.secrets)
         steps.append(replace(run, attempts=job.attempts, retry_codes=job.retry_codes, queue=queue))
     return StartupPlan(f"start-{instance_id}", environment, (*steps, *_serving_steps(job)))

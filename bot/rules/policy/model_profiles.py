@@ -67,7 +67,7 @@ def check_job(job: JobRequest, profiles: Mapping[str, ModelProfile]) -> None:
         return
     if name not in profiles:
         raise NotInProfile(f"There is no profile {name[:40]}. There are {', '.join(profiles) or 'none'}.")
-    for command in job.queue or (job.run,):  # With a queue, `run` only fetches files.
+    for command in job.queue or (job.run,):
         if command is not None:
             check_configs(name, profiles[name], values_of(CONFIG_OPTION, command))
 

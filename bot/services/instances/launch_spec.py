@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from decimal import Decimal
 
+from bot.rules.instances import file_mounts
 from bot.rules.instances.startup_script import bootstrap
 from bot.rules.market.filters import image_of, least_cuda
 from bot.rules.policy.policy import Policy
+from bot.rules.values.mounts import mounts_of
 from bot.services.nodes.enrollment import AGENT_URL
 from ledger.kernel.grant import Grant, GrantKind
 from ledger.kernel.job import JobRequest
@@ -35,8 +37,8 @@ def order(
     able, places = provider.capabilities, model.load(offer.cloud).overrides
     bid = (offer.gpu_usd_h or offer.price_usd_h) if offer.spot else None
     if able.batch:
-        # A batch cloud runs a program: the person's command is all of it.
-        onstart, login_key = job.run or "", ""
+        # A batch cloud runs a program: the person's command is all of it, with the copy of its files in front.
+        onstart, login_key = file_mounts.before(mounts_of(job.mounts), job.run or ""), ""
     else:
         keeps_command = able.onstart_is_command and job.image is not None
         onstart = "" if keeps_command else bootstrap(places.environment, places.directories, agent=AGENT_URL in env)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from bot.rules.values.mounts import mounts_of
 from bot.rules.values.phrases import rate
 from bot.services.market.codec import offer_from_json
 from ledger.core import Tx
@@ -78,6 +79,7 @@ def _job(request: Request) -> list[str]:
         "Image": job.image,
         "Config": job.config,
         "Run folder": job.run_dir,
+        "Files": ", ".join(one.shown for one in mounts_of(job.mounts)),
         "Secrets by name": ", ".join(job.secrets),
     }
     return [f"- {name}: `{value}`" for name, value in facts.items() if value]

@@ -10,11 +10,11 @@ from dataclasses import replace
 
 from pydantic import ValidationError
 
-from bot.rules.grammar.job_document import CandidatesOrder, JobDocument, pairs
+from bot.rules.grammar.job_document import CandidatesOrder, FileMount, JobDocument, pairs
 from bot.rules.grammar.parser import GrammarError, ParsedCommand, parse
 from bot.rules.grammar.sizing_words import SizingQuestion
-from bot.rules.instances import file_mounts as instance_file_mounts
 from bot.rules.policy.policy import Policy
+from bot.rules.values.mounts import BadMount, MountMode, read_mounts
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import ssh_keys
 from ledger.kernel.job import JobRequest
@@ -69,13 +69,19 @@ def _job(document: JobDocument, parsed: ParsedCommand) -> JobRequest:
     if parsed.job is None:
         raise BadJob(GrammarError.code, "", "Say which GPU and for how long, or what runs.")
     try:
-        run = instance_file_mounts.before(document.file_mounts, parsed.job.run)
-    except instance_file_mounts.BadMount as error:
+        mounts = read_mounts({path: _said(one) for path, one in document.file_mounts.items()})
+    except BadMount as error:
         raise BadJob(ReplyCode.BAD_MOUNT, "file_mounts", str(error)) from error
     listed = document.candidates and document.candidates_order is CandidatesOrder.LISTED
     in_order = bool(listed) and len(parsed.job.candidates) > 1
     key = _public_key(document.ssh_public_key)
-    return replace(parsed.job, run=run, public_key=key, clouds_in_order=in_order)
+    lines = tuple(one.line for one in mounts)
+    return replace(parsed.job, mounts=lines, public_key=key, clouds_in_order=in_order)
+
+
+def _said(one: str | FileMount) -> tuple[str, MountMode | None]:
+    """Return source and mode of a mount; the short form, a source alone, is a copy."""
+    return (one, MountMode.COPY) if isinstance(one, str) else (one.source, one.mode)
 
 
 def _public_key(text: str | None) -> str | None:

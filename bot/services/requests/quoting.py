@@ -30,6 +30,7 @@ from bot.services.market.catalog import MarketAnswer
 from bot.services.market.codec import estimate_to_json, hold_hours, offer_to_json
 from bot.services.notifications import request_message
 from bot.services.requests import waiting
+from bot.services.requests.mounts import too_large
 from bot.services.runtime.context import Context
 from ledger.core import Claim, StaleMove, Tx, claim, move, record, release
 from ledger.kernel.actor import SYSTEM
@@ -91,7 +92,8 @@ async def _quote(ctx: Context, held: Claim) -> None:
     if (at := consumers.cloud_of(job)) and at in (job.candidates or (at,)):
         job = replace(job, candidates=(at,))
     lacks = ctx.catalog.checks.store(job.checkpoint, ctx.policy.checkpoint_places)
-    if lacks is not None or (lacks := await unreadable(ctx, job.checkpoint)) is not None:
+    lacks = lacks or await unreadable(ctx, job.checkpoint) or await too_large(ctx, job)
+    if lacks is not None:
         await _unplaced(ctx, request, held, lacks)
         return
     # A request that is quoted again must not get the cached prices that have just proved wrong.

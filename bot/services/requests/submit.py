@@ -20,7 +20,7 @@ from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import job_secrets, sharing
 from bot.services.people import eligibility
 from bot.services.plans import planner
-from bot.services.requests import waiting
+from bot.services.requests import mounts, waiting
 from bot.services.runtime import recovery_mode
 from bot.services.runtime.commands import Provision, Reply, refuse
 from bot.services.runtime.context import Context
@@ -179,6 +179,9 @@ def _refuse(ctx: Context, job: JobRequest) -> Reply | None:
     if needing and not ctx.node_url:
         sentence = f"{needing} needs GPU Shopper's agent, which no machine can run: GPU_SHOPPER_NODE_URL is not set."
         return refuse(ReplyCode.AGENT_MISSING, sentence)
+    wanted = {name: able[name] for name in named or able}
+    if (unmounted := mounts.refusal(job, wanted, has_agents=bool(ctx.node_url))) is not None:
+        return refuse(ReplyCode.BAD_MOUNT, unmounted)
     if wrong := job_bounds.check(job, policy):
         return refuse(*wrong)
     alone = [node_sets.refused(name, able[name].single_node, job.nodes) for name in named or able]

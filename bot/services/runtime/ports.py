@@ -61,6 +61,10 @@ class CheckpointStores(Protocol):
         """Return the newest files at a place, the newest first. Raises `StoreUnreachable`."""
         ...
 
+    async def public_size(self, source: str) -> int | None:
+        """Return the bytes of everything at a place that everybody may read; None where its store won't say."""
+        ...
+
 
 class People(Protocol):
     """Look up people in Slack for clients other than Slack."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 
+from bot.rules.values.mounts import mounts_of
 from bot.rules.values.phrases import plural, rate
 from bot.slack.blocks.elements import dollars, safe
 from ledger.kernel.job import JobRequest, SpotPolicy
@@ -41,6 +42,7 @@ def details(job: JobRequest) -> str:
         ("secrets", ", ".join(job.secrets)),
         ("installs", job.install),
         ("repository", job.repo),
+        ("files", ", ".join(one.shown for one in mounts_of(job.mounts))),
         ("runs", job.run),
         ("queue", plural(len(job.queue), "command") if job.queue else ""),
         ("attempts", str(job.attempts) if job.attempts > 1 else ""),

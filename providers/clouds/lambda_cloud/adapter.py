@@ -39,6 +39,7 @@ CAPABILITIES = Capabilities(
     charges=True,
     charges_derived=True,
     single_node="",
+    fuse=True,
     logs=False,
     # Whether booting is billed is documented both ways, so time counts from the launch; the disk is included. Nobody
     # says that an unhealthy instance is free, so it is taken to be billed.

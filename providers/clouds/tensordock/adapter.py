@@ -48,6 +48,7 @@ CAPABILITIES = Capabilities(
     charges=False,
     bill_granularity=BillGranularity.MONTH,
     single_node="",
+    fuse=True,
     logs=False,
     restart=False,
     # Some locations ignore forwarded ports, and a machine with an address of its own is asked for none: then it is the

@@ -42,16 +42,24 @@ NOT_ALLOWED = "The profile moe doesn't allow the config “configs/mosaic_small.
 JOB = {"resources": {"gpu": "RTX4090"}, "hours": "2h", "run": "python train.py"}
 
 
-def mounted(mount: Any) -> dict[str, Any]:
-    return {**JOB, "file_mounts": {"/data": mount}}
+def mounted(mount: Any, path: str = "/data", *clouds: str) -> dict[str, Any]:
+    return {**JOB, "candidates": list(clouds), "file_mounts": {path: mount}}
 
 
 #: What is wrong → a job document, and a part of the sentence that refuses it.
 DOCUMENTS: Mapping[str, tuple[dict[str, Any], str]] = {
     "config": ({"profile": "moe", "hours": "6h", "config": "configs/mosaic_small.yaml", "run": "x"}, NOT_ALLOWED),
-    "MOUNT": (mounted({"source": "s3://b/d", "mode": "MOUNT"}), "MOUNT needs FUSE, which rented containers do not"),
-    "MOUNT_CACHED": (mounted({"source": "s3://b/d", "mode": "MOUNT_CACHED"}), "MOUNT_CACHED needs FUSE"),
-    "no mode": (mounted({"source": "s3://b/d"}), "needs a mode; write mode: COPY"),
+    "MOUNT": (
+        mounted({"source": "s3://bucket/d", "mode": "MOUNT"}, "/data", "vast"),
+        "MOUNT needs FUSE, which no machine at vast has. For /data write mode: COPY",
+    ),
+    "MOUNT_CACHED": (
+        mounted({"source": "s3://bucket/d", "mode": "MOUNT_CACHED"}, "/data", "runpod", "vast"),
+        "MOUNT_CACHED needs FUSE, which no machine at runpod, vast has.",
+    ),
+    "mounted repository": (mounted({"source": "hf://org/name", "mode": "MOUNT"}), "hf:// can't be mounted"),
+    "system folder": (mounted("s3://bucket/d", "/etc"), "/etc belongs to the machine's system"),
+    "no mode": (mounted({"source": "s3://bucket/d"}), "needs a mode; write mode: COPY"),
     "scheme": (mounted("ftp://host/d"), "'ftp://host/d' is not a source; write it like s3://bucket/data"),
     "volume": ({**JOB, "volumes": {"/data": "team-data"}}, "volumes"),
 }

@@ -52,3 +52,25 @@ def test_secrets_queues_and_attempts_need_a_machine_with_an_agent(
     found = rank([offer(cloud="runpod")], wanted, POLICY, {"runpod": capabilities(**able)})
     assert found.answered == answered
     assert [one.reason_code for one in found.excluded] == ([] if answered else [code])
+
+
+@pytest.mark.parametrize(
+    ("mounts", "able", "code"),
+    [
+        (("COPY /data s3://bucket/set",), {}, None),
+        (("COPY /data hf://org/model",), {}, None),
+        (("MOUNT /data s3://bucket/set",), {}, "fuse"),
+        (("COPY /a s3://bucket/a", "MOUNT_CACHED /b s3://bucket/b"), {}, "fuse"),
+        (("MOUNT /data s3://bucket/set",), {"fuse": True}, None),
+        (("COPY /data s3://bucket/set",), {"batch": True}, None),
+        (("COPY /data hf://org/model",), {"batch": True}, "mounts"),
+        (("COPY /data s3://bucket/set",), {"onstart_is_command": True}, "mounts"),
+    ],
+)
+def test_files_need_an_agent_and_a_mount_needs_fuse(
+    mounts: tuple[str, ...], able: dict[str, Any], code: str | None
+) -> None:
+    wanted = job(run="python x.py", image="a/b:1", mounts=mounts)
+    found = rank([offer(cloud="runpod")], wanted, POLICY, {"runpod": capabilities(**able)})
+    assert [one.reason_code for one in found.excluded] == ([] if code is None else [code])
+    assert all("COPY works" in one.sentence for one in found.excluded if code == "fuse")

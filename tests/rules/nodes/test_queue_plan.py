@@ -31,9 +31,10 @@ def test_a_replacement_gets_what_is_left_of_the_queue() -> None:
 
 
 def test_mounted_files_are_fetched_once_before_the_queue() -> None:
-    steps = planned(replace(JOB, run="fetch it", repo="https://github.com/org/project")).steps
+    mounts = ("COPY /data/set s3://bucket/set",)
+    steps = planned(replace(JOB, mounts=mounts, repo="https://github.com/org/project")).steps
     assert [one.name for one in steps][-2:] == ["files", "run"]
-    assert steps[-2].script == "cd /data/project || exit\nfetch it\n"
+    assert steps[-2].script.endswith("\ncopy s3 bucket/set /data/set")
     assert steps[-1].needs == ("repo", "files")
 
 

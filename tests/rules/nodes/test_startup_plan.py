@@ -51,6 +51,22 @@ def test_the_command_runs_in_the_repository_and_only_with_it() -> None:
     assert (alone.steps[-1].script, alone.steps[-1].needs) == ("nvidia-smi\n", ())
 
 
+def test_files_come_before_the_command_and_before_the_save_of_a_run_that_moves_here() -> None:
+    mounts = ("COPY /data s3://bucket/set", "MOUNT /in gs://bucket/in")
+    plan = planned(run="python train.py", mounts=mounts, secrets=("AWS_ACCESS_KEY_ID",))
+    assert [one.name for one in plan.steps] == ["environment", "packages", "files", "run"]
+    files, run = plan.steps[-2:]
+    assert (files.secrets, run.needs) == (("AWS_ACCESS_KEY_ID",), ("files",))
+    assert files.script.startswith('. "$CRED_FILE" || exit\n')
+    assert len(files.script) < 128 << 10
+    alone = planned(mounts=mounts)
+    assert [one.name for one in alone.steps] == ["environment", "files"]
+    assert "CRED_FILE" not in alone.steps[-1].script
+    moved = plan_startup("ins_1", replace(JOB, run="python train.py", mounts=mounts), {}, waits=True)
+    assert moved is not None
+    assert [one.name for one in moved.steps] == ["environment", "packages", "files", "checkpoint", "start", "run"]
+
+
 def test_software_is_installed_before_the_command_and_only_with_the_right_driver() -> None:
     plan = planned(repo=REPO, run="python train.py", install="train")
     assert [one.name for one in plan.steps] == ["environment", "packages", "driver", "python packages", "repo", "run"]

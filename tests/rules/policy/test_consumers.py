@@ -9,7 +9,6 @@ from decimal import Decimal
 import pytest
 
 from bot.rules.approvals.auto_approval import applied, signer
-from bot.rules.instances import file_mounts
 from bot.rules.policy import consumers
 from bot.rules.policy.consumers import ConsumerPolicy, NotAllowed
 from bot.rules.policy.policy import Policy
@@ -86,37 +85,3 @@ def test_a_standing_approval_of_a_program_is_its_own() -> None:
     assert applied(policy, ADA) == (policy, "")
     hermes, _ = applied(policy, Actor(ActorKind.CONSUMER, "hermes"))
     assert hermes.auto_approve_below_usd is None  # Named and not signed for: a person decides.
-
-
-def test_files_are_fetched_before_the_command() -> None:
-    assert file_mounts.before({}, "python a.py") == "python a.py"
-    assert file_mounts.before({}, None) is None
-    alone = file_mounts.before({"/data/a.tar": "https://example.com/a.tar?x='1'"}, None)
-    assert alone is not None
-    assert alone.endswith(
-        " && mkdir -p /data && curl -fsSL --retry 3 -o /data/a.tar 'https://example.com/a.tar?x='\"'\"'1'\"'\"''"
-    )
-    both = file_mounts.before({"/data": "s3://bucket/data", "/w": "gs://bucket/w"}, "python a.py; exit 3")
-    assert both is not None
-    assert both.startswith("{ command -v aws >/dev/null || { echo 'file_mounts: this image has no aws, which s3://")
-    assert "mkdir -p /data && aws s3 cp" in both
-    assert both.endswith("gs://bucket/w /w && { python a.py; exit 3\n}")
-    at_the_top = file_mounts.before({"/a": "https://example.com/a"}, None)
-    assert at_the_top is not None
-    assert at_the_top.endswith(" && mkdir -p / && curl -fsSL --retry 3 -o /a https://example.com/a")
-
-
-@pytest.mark.parametrize(
-    ("path", "source"),
-    [
-        ("data", "s3://b/d"),
-        ("/a/../b", "s3://b/d"),
-        ("/a;rm -rf", "s3://b/d"),
-        ("/a", "file:///etc/passwd"),
-        ("/a", "https://exa mple.com/"),
-        ("/a", "http://example.com/"),
-    ],
-)
-def test_what_cannot_be_fetched(path: str, source: str) -> None:
-    with pytest.raises(file_mounts.BadMount):
-        file_mounts.before({path: source}, "x")

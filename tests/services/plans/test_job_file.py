@@ -137,26 +137,27 @@ def test_a_plan_needs_no_gpu() -> None:
 
 
 def test_files_are_fetched_before_the_command() -> None:
-    job = read({"resources": {"gpu": "4090"}, "hours": 2, "run": "python a.py", "file_mounts": {"/data": "s3://b/d"}})
-    assert job.run is not None
-    assert "mkdir -p /data && aws s3 cp" in job.run
-    assert "python a.py" in job.run
+    job = read({"resources": {"gpu": "4090"}, "hours": 2, "run": "python a.py", "file_mounts": {"/data": "s3://bbb/d"}})
+    assert (job.run, job.mounts) == ("python a.py", ("COPY /data s3://bbb/d",))
     with pytest.raises(BadJob, match="is not a source") as refused:
         read({"resources": {"gpu": "4090"}, "hours": 2, "file_mounts": {"/data": "/etc"}})
     assert refused.value.field == "file_mounts"
 
 
 def test_files_have_two_shapes_and_are_never_copied_where_a_mount_was_asked_for() -> None:
-    short = read({**ONE, "file_mounts": {"/data": "s3://b/d"}})
-    long = read({**ONE, "file_mounts": {"/data": {"source": "s3://b/d", "mode": "COPY"}}})
-    assert short.run == long.run is not None
+    short = read({**ONE, "file_mounts": {"/data": "s3://bbb/d"}})
+    long = read({**ONE, "file_mounts": {"/data": {"source": "s3://bbb/d", "mode": "COPY"}}})
+    assert short.mounts == long.mounts == ("COPY /data s3://bbb/d",)
     for mode in ("MOUNT", "MOUNT_CACHED"):
-        with pytest.raises(BadJob, match=f"{mode} needs FUSE.*write mode: COPY") as refused:
-            read({**ONE, "file_mounts": {"/data": {"source": "s3://b/d", "mode": mode}}})
+        job = read({**ONE, "file_mounts": {"/data": {"source": "s3://bbb/d", "mode": mode}}})
+        assert job.mounts == (f"{mode} /data s3://bbb/d",)
+        assert JobRequest.from_json(job.to_json()) == job
+        with pytest.raises(BadJob, match=r"hf:// can't be mounted.*write mode: COPY") as refused:
+            read({**ONE, "file_mounts": {"/data": {"source": "hf://org/name", "mode": mode}}})
         assert refused.value.field == "file_mounts"
     with pytest.raises(BadJob, match="needs a mode; write mode: COPY"):
-        read({**ONE, "file_mounts": {"/data": {"source": "s3://b/d"}}})
-    for wrong in ({"source": "s3://b/d", "mode": "SOFTLINK"}, {"mode": "COPY"}, {"source": "s3://b", "to": "x"}):
+        read({**ONE, "file_mounts": {"/data": {"source": "s3://bbb/d"}}})
+    for wrong in ({"source": "s3://bbb/d", "mode": "SOFTLINK"}, {"mode": "COPY"}, {"source": "s3://b", "to": "x"}):
         with pytest.raises(ValidationError):
             JobDocument.model_validate({**ONE, "file_mounts": {"/data": wrong}})
 

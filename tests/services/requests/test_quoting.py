@@ -25,6 +25,7 @@ from ledger.models import Request
 from ledger.queries.views import RequestView
 from providers.registry import REGISTRY
 from tests.support.matrix import clouds_with, on_clouds
+from tests.support.stores import Shelf, served
 from tests.support.world import ALICE, World
 
 EVERYTHING = JobRequest(gpu=GpuConstraint((), 1, 8), hours=Decimal(2))
@@ -312,3 +313,28 @@ async def test_a_failure_of_a_request_that_was_cancelled_meanwhile_changes_nothi
     for _ in range(quoting.TRIES_MAX + 1):
         await quoting.failed(w.ctx, held, "0a0b0c0d")
     assert (await w.view(request_id)).request.state is RequestState.CANCELLED
+
+
+async def test_copies_that_do_not_fit_the_disk_end_the_request_before_it_has_offers(w: World) -> None:
+    shelf = Shelf(public=True)
+    shelf.put("set/a.bin", 40 * 10**9, w.clock.now())
+    shelf.put("set/train.log", 20 * 10**9, w.clock.now())
+    async with served(shelf) as stores:
+        w.ctx = replace(w.ctx, checkpoints=stores)
+        calls = len(w.engine.calls)
+        view = await quoted(w, mounts=("COPY /data s3://bucket/set",), disk_gb=50)
+        assert (view.request.state, view.quote) == (RequestState.UNAVAILABLE, None)
+        assert view.request.outcome == (
+            "The files of file_mounts have 60 GB, and the image needs 20 GB. A disk of 50 GB is too small for both. "
+            "Request a larger one, such as disk=80GB."
+        )
+        assert len(w.engine.calls) == calls
+        assert set(shelf.asked) == {""}, "the service's own keys are not for a requester's places"
+        for enough in (
+            {"mounts": ("COPY /data s3://bucket/set",), "disk_gb": 80},
+            {"mounts": ("MOUNT /data s3://bucket/set",), "disk_gb": 50},
+            {"mounts": ("COPY /data s3://bucket/none", "COPY /b hf://datasets/org/name"), "disk_gb": 50},
+        ):
+            assert (await quoted(w, **enough)).quote is not None
+        shelf.public = False
+        assert (await quoted(w, mounts=("COPY /data s3://bucket/set",), disk_gb=50)).quote is not None

@@ -26,6 +26,29 @@ def provision(key: str = "k1", **changes: Any) -> Provision:
     return Provision(key, ALICE, CHANNEL, JobRequest(**asked))
 
 
+@pytest.mark.parametrize(
+    ("clouds", "mode", "refused"),
+    [
+        (("vast",), "MOUNT", True),
+        (("vast", "runpod"), "MOUNT_CACHED", True),
+        (("vast", "lambda"), "MOUNT", False),
+        ((), "MOUNT", False),
+        (("vast",), "COPY", False),
+    ],
+)
+async def test_a_mount_where_no_cloud_has_fuse_is_refused_before_it_is_posted(
+    w: World, clouds: tuple[str, ...], mode: str, *, refused: bool
+) -> None:
+    reply = await submit.submit(w.ctx, provision(candidates=clouds, mounts=(f"{mode} /data s3://bucket/set",)))
+    assert (reply.ok, reply.code) == (not refused, "bad_mount" if refused else "submitted")
+    assert len((await w.books()).requests) == (0 if refused else 1)
+    if refused:
+        assert reply.sentence == (
+            f"{mode} needs FUSE, which no machine at {', '.join(clouds)} has. For /data write mode: COPY, "
+            "and keep what the job writes with checkpoint=."
+        )
+
+
 @pytest.mark.both_databases
 async def test_the_same_message_asks_once(w: World) -> None:
     first = await submit.submit(w.ctx, provision())

@@ -18,6 +18,7 @@ import pytest
 import pytest_asyncio
 
 from bot.rules.instances import file_mounts
+from bot.rules.values.mounts import Mount, MountMode
 from ledger.kernel.job import GpuConstraint
 from ledger.kernel.network_guard import NetworkInTransaction, transaction_open
 from ledger.kernel.proof import ProofKind, ProofOfEnd
@@ -267,8 +268,7 @@ def test_the_program_fetches_its_files_first_or_says_what_the_image_lacks(
     for name in ("bash", "mkdir", "cat"):
         (tools / name).symlink_to(shutil.which(name) or name)
     monkeypatch.setenv("PATH", str(tools))
-    run = file_mounts.before({str(data): "s3://bucket/data"}, f"cat {data}/a.txt")
-    assert run is not None
+    run = file_mounts.before((Mount(MountMode.COPY, str(data), "s3://bucket/data"),), f"cat {data}/a.txt")
     text = script(spec(onstart=run), START.replace(year=2100))
     lacking = run_script(text)
     assert (lacking.stdout, lacking.returncode) == ("", 69)
