@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Any, Self
 
 from bot.rules.nodes.model_server import SERVE
+from bot.rules.nodes.mount_steps import FILES
 from bot.rules.nodes.stack_scripts import DRIVER, PYTHON_PACKAGES
 from bot.rules.stacks.stack import STACKS
 from bot.rules.values.phrases import plural, seconds_in_words
@@ -151,6 +152,7 @@ _DOING = {
     DRIVER: "checking the driver",
     PYTHON_PACKAGES: "installing Python packages",
     "repo": "fetching the repository",
+    FILES: "fetching its files",
     "files": "fetching files",
     "run": "starting the command",
     SERVE: "starting the model server",

@@ -20,7 +20,7 @@ from starlette.routing import Route
 
 from bot.rules.nodes.mount_steps import RCLONE, RCLONE_SHA256, files_script
 from bot.rules.values.mounts import Mount, MountMode, read_mounts
-from tests.support.rclone import rclone_folder
+from tests.rules.nodes.rclone import rclone_folder
 from tests.support.serving import serving
 from tests.support.stores import Shelf, served
 
