@@ -320,7 +320,7 @@ async def test_copies_that_do_not_fit_the_disk_end_the_request_before_it_has_off
     shelf.put("set/a.bin", 40 * 10**9, w.clock.now())
     shelf.put("set/train.log", 20 * 10**9, w.clock.now())
     async with served(shelf) as stores:
-        w.ctx = replace(w.ctx, checkpoints=stores)
+        w.ctx = replace(w.ctx, checkpoints=stores, node_url="https://bot.example")
         view = await quoted(w, mounts=("COPY /data s3://bucket/set",), disk_gb=50)
         assert (view.request.state, view.quote) == (RequestState.UNAVAILABLE, None)
         assert view.request.outcome == (

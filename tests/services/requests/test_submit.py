@@ -39,6 +39,7 @@ def provision(key: str = "k1", **changes: Any) -> Provision:
 async def test_a_mount_where_no_cloud_has_fuse_is_refused_before_it_is_posted(
     w: World, clouds: tuple[str, ...], mode: str, *, refused: bool
 ) -> None:
+    w.ctx = replace(w.ctx, node_url="https://bot.example")
     reply = await submit.submit(w.ctx, provision(candidates=clouds, mounts=(f"{mode} /data s3://bucket/set",)))
     assert (reply.ok, reply.code) == (not refused, "bad_mount" if refused else "submitted")
     assert len((await w.books()).requests) == (0 if refused else 1)
@@ -47,6 +48,15 @@ async def test_a_mount_where_no_cloud_has_fuse_is_refused_before_it_is_posted(
             f"{mode} needs FUSE, which no machine at {', '.join(clouds)} has. For /data write mode: COPY, "
             "and keep what the job writes with checkpoint=."
         )
+
+
+async def test_files_without_any_agent_are_for_programs_with_the_tools_of_their_image(w: World) -> None:
+    mounts: dict[str, Any] = {"run": "python a.py", "mounts": ("COPY /data s3://bucket/set",)}
+    refused = await submit.submit(w.ctx, provision(candidates=("vast",), **mounts))
+    assert (refused.code, "GPU_SHOPPER_NODE_URL is not set" in refused.sentence) == ("bad_mount", True)
+    hub = await submit.submit(w.ctx, provision(candidates=("kaggle",), **mounts | {"mounts": ("COPY /a hf://org/a",)}))
+    assert hub.code == "bad_mount"
+    assert (await submit.submit(w.ctx, provision(candidates=("kaggle",), **mounts))).ok
 
 
 @pytest.mark.both_databases
