@@ -56,13 +56,13 @@ def in_doubt(row: Notification) -> bool:
 async def find_posted(web: Web, row: Notification, shown: Shown) -> Posted | None:
     """Find the newest message that shows `row`, in its own place or, when that is closed to us, in its fallback.
 
-    Raises `WebError` when Slack does not answer now. An app without the scopes to read the conversation posts again.
+    Raises `WebError` when Slack does not answer now, or refuses the token, which may be replaced. An app without the scopes to read the conversation posts again.
     """
     for channel, thread_ts in ((shown.channel, shown.thread_ts), (shown.fallback, None)):
         try:
             return await _find(web, row, channel, thread_ts) if channel else None
         except WebError as error:
-            if error.hopeless:
+            if error.lacks_right:
                 log.warning("whether %s is shown already cannot be looked up: %s", row.id, error)
                 return None
             if error.code not in _ELSEWHERE:

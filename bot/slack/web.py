@@ -33,13 +33,8 @@ READS: Final = frozenset({"conversations.history", "conversations.replies", "use
 #: The methods that take their arguments in the address, never as JSON.
 IN_ADDRESS: Final = frozenset({"files.getUploadURLExternal", "files.completeUploadExternal"})
 
-#: Slack's answers after which the same call can never succeed, wherever the message goes.
-HOPELESS: Final = frozenset(
-    {
-        "account_inactive", "invalid_auth", "not_authed", "token_revoked", "token_expired", "missing_scope",
-        "no_permission",
-    }
-)  # fmt: skip
+#: Slack's answers to an app that lacks the right to a call, whatever token it has.
+NO_RIGHT: Final = frozenset({"missing_scope", "no_permission"})
 
 
 class WebError(Exception):
@@ -56,9 +51,9 @@ class WebError(Exception):
         self.details = details
 
     @property
-    def hopeless(self) -> bool:
-        """Whether repeating the call is useless until somebody changes the app or its token."""
-        return self.code in HOPELESS
+    def lacks_right(self) -> bool:
+        """Whether repeating the call is useless until somebody gives the app another scope."""
+        return self.code in NO_RIGHT
 
 
 class Web:

@@ -171,6 +171,18 @@ async def test_a_look_that_is_not_answered_is_taken_again(stage: Stage) -> None:
     assert len(stage.calls("conversations.history")) > 1
 
 
+async def test_a_token_that_is_replaced_while_a_reply_is_lost_shows_nothing_twice(stage: Stage) -> None:
+    stage.fault(POST, "lose_reply")
+    await quoted(stage)
+    await stage.settle()
+    space, right = stage.practice.workspace, stage.practice.workspace.bot_token
+    space.bot_token = "xoxb-another-token"
+    await stage.w.run(60)
+    space.bot_token = right
+    await stage.w.run(stage.ctx.timing.outbox_retry_max_s + 60)
+    await one(stage)
+
+
 async def test_an_app_that_may_not_look_posts_again(stage: Stage) -> None:
     scopes = stage.practice.workspace.manifest.scopes
     assert scopes is not None
