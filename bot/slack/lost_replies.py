@@ -56,7 +56,8 @@ def in_doubt(row: Notification) -> bool:
 async def find_posted(web: Web, row: Notification, shown: Shown) -> Posted | None:
     """Find the newest message that shows `row`, in its own place or, when that is closed to us, in its fallback.
 
-    Raises `WebError` when Slack does not answer now, or refuses the token, which may be replaced. An app without the scopes to read the conversation posts again.
+    Raises `WebError` when Slack does not answer now, or refuses a token that somebody may replace. An app without
+    the scopes to read the conversation posts again.
     """
     for channel, thread_ts in ((shown.channel, shown.thread_ts), (shown.fallback, None)):
         try:

@@ -48,7 +48,7 @@ class Outcome:
 async def run(database: str, db_url: str, folder: Path, on: Machine, seconds: float, seed: int) -> Outcome:
     """Bring trouble for so long, then heal everything, wait for rest, and judge."""
     random = Random(f"{seed}:{database}")
-    async with place(db_url, folder, REPLICAS[database], random, on) as here:
+    async with place(db_url, folder, REPLICAS[database], random, on, by_sockets=by_sockets(database, seed)) as here:
         people, trouble = People(here, random), Trouble(here, db_url, random)
         living = asyncio.create_task(people.live())
         try:
@@ -57,6 +57,8 @@ async def run(database: str, db_url: str, folder: Path, on: Machine, seconds: fl
                     await trouble.bring()
             here.proxy.rate = 0.0
             here.spare_commits()
+            if here.sockets is not None:
+                here.sockets.rate = 0.0
             people.is_closing = True
             for replica in here.replicas:
                 if not replica.is_ready:
@@ -70,6 +72,11 @@ async def run(database: str, db_url: str, folder: Path, on: Machine, seconds: fl
         finally:
             living.cancel()
         return Outcome(database, seconds, here, await judge(here.db, here.evidence()), people.asked)
+
+
+def by_sockets(database: str, seed: int) -> bool:
+    """Whether Slack's messages come by Socket Mode: on one database, and with the next seed on the other one."""
+    return (seed + list(REPLICAS).index(database)) % 2 == 0
 
 
 async def _up_again(here: Place, number: int) -> None:
@@ -99,6 +106,7 @@ def table(outcome: Outcome) -> str:
     faults = sum(here.proxy.counts.values()) + sum(here.counts.values()) - kills
     rows = [
         ("processes", f"{len(here.replicas)} on {outcome.database}, {outcome.seconds / 60:.0f} min"),
+        ("Slack", "Socket Mode" if here.sockets is not None else "HTTP"),
         (
             "requests acknowledged · sessions · creates sent",
             f"{outcome.asked} · {verdict.sessions} · {verdict.creates}",

@@ -46,6 +46,7 @@ class People:
         who, cloud = self._random.choice(ASKERS), self._random.choice(CLOUDS)
         gpu = self._place.clouds[cloud].STAPLE
         line = f"/gpu provision 1x{gpu} {self._random.choice(MINUTES)}m clouds={cloud}"
+        self._place.commands += 1
         done = await self._person(who, line)
         self.asked += done.ok
         if self._random.random() < EXTENDED:

@@ -32,6 +32,7 @@ from providers.sandbox.server import build_app
 from tests.scenarios.chaos.machine import Machine
 from tests.scenarios.chaos.programs import api_key
 from tests.scenarios.chaos.proxy import FaultProxy, Point
+from tests.scenarios.chaos.sockets import FaultySockets, relay
 from tests.scenarios.chaos.verdict import Evidence
 from tests.scenarios.kills.commit_cuts import CommitCuts, Tables, Way, commit_cuts
 from tests.scenarios.processes.processes import Nursery, Served, fork, nursery
@@ -43,6 +44,7 @@ CLOUDS = ("vast", "runpod", "lambda", "tensordock")
 RATE = 0.1
 #: How long an armed kill waits for the call that it is meant for.
 KILL_WAITS_S = 6.0
+APP_TOKEN = "xapp-chaos"
 RESTART_S = (0.0, 3.0)
 PROXIED_HEADERS = ("content-type", "x-slack-signature", "x-slack-request-timestamp", "user-agent")
 
@@ -140,10 +142,14 @@ class Place:
         self.acknowledged: set[str] = set()
         #: When each button of an approval was first clicked, in seconds of the monotonic clock.
         self.clicked_s: dict[str, float] = {}
+        #: How many rentals people requested.
+        self.commands = 0
         self.machine = machine
         self.api_key = ""
         #: The proxy between the processes and PostgreSQL; None on SQLite.
         self.cuts: CommitCuts | None = None
+        #: The workspace's side of Socket Mode; None where Slack's messages come by HTTP.
+        self.sockets: FaultySockets | None = None
         self.no_process = Outages()
         self.no_cloud = {cloud: Outages() for cloud in clouds}
         self._armed: dict[int, tuple[Point, asyncio.Event]] = {}
@@ -219,6 +225,7 @@ class Place:
             len(self.replicas),
             self.clicked_s,
             self.proxy.sent_s,
+            self.commands,
         )
 
     def alive(self) -> list[str]:
@@ -257,10 +264,17 @@ def _is_refused(answer: httpx.Response) -> bool:
 
 
 @asynccontextmanager
-async def place(db_url: str, folder: Path, replicas: int, random: Random, here: Machine) -> AsyncIterator[Place]:
-    """Serve everything, start the replicas, and kill what still runs at the end."""
+async def place(
+    db_url: str, folder: Path, replicas: int, random: Random, here: Machine, *, by_sockets: bool
+) -> AsyncIterator[Place]:
+    """Serve everything, start the replicas, and kill what still runs at the end.
+
+    Slack's messages come by Socket Mode, or by HTTP through a load balancer.
+    """
     clock = SystemClock()
-    workspace = Workspace(clock, signing_secret=SIGNING, bot_token=BOT_TOKEN, manifest=ROOT / "manifest.yml")
+    workspace = Workspace(
+        clock, signing_secret=SIGNING, bot_token=BOT_TOKEN, app_token=APP_TOKEN, manifest=ROOT / "manifest.yml"
+    )
     practice = Practice(workspace)
     made = sandboxes(clock, SandboxTiming.quick(boot_s=2.0, reachable_s=0.3, destroy_s=0.2))
     proxy = FaultProxy(build_app(made, tick_s=0.25), random, RATE)
@@ -270,12 +284,17 @@ async def place(db_url: str, folder: Path, replicas: int, random: Random, here: 
         serve_on_loopback(practice.app) as slack_url,
         serving(proxy) as clouds_url,
         serve_on_loopback(LoadBalancer(built)) as front_url,
+        relay(slack_url) as (relayed_url, wire),
     ):
         served_url = db_url
         if not db_url.startswith("sqlite"):
             served_url, built.cuts = await parents.enter_async_context(commit_cuts(db_url, folder / "pg"))
-        workspace.base_url = slack_url
-        workspace.request_url = f"{front_url}/slack/events"
+        workspace.base_url = relayed_url if by_sockets else slack_url
+        workspace.request_url = None if by_sockets else f"{front_url}/slack/events"
+        if by_sockets:
+            built.sockets = FaultySockets(workspace.changed, random, built.counts, built.acknowledged)
+            built.sockets.cut = wire.cut
+            practice.hub = practice.courier.hub = built.sockets
         for number in range(replicas):
             data, own = here.folder / f"data-{number}", here.environment(number)
             data.mkdir(mode=0o700)
@@ -283,6 +302,7 @@ async def place(db_url: str, folder: Path, replicas: int, random: Random, here: 
                 **environment_of(folder, served_url, practice.api_url, TIMING | {"quarantine_floor_s": 60.0}),
                 **{k: v for n, c in made.items() for k, v in c.environment(f"{clouds_url}/r{number}/{n}").items()},
                 **own,
+                **({"SLACK_APP_TOKEN": APP_TOKEN} if by_sockets else {}),
                 "GPU_SHOPPER_DATA_DIR": str(data),
             }
             # Each has a parent of its own, because one parent answers one order after the other.

@@ -53,6 +53,7 @@ async def test_a_good_walk_is_clean_and_each_wrong_is_named(walked: Walked) -> N
     rented = walked.rented
     label = next(iter(walked.seen.sent))
     assert "double" in await walked.broken(sent={label: 2})
+    assert "1 requests from 0 commands" in await walked.broken(commands=0)
     assert "without an approval" in await walked.broken(sent_s={label: 1.0}, clicked_s={"unknown": 0.5})
     assert "acknowledged messages are lost" in await walked.broken(acknowledged=("v0=1234",))
     assert "orphan" in await walked.broken(true=[rented, replace(rented, ref="other", ended_at=None)])

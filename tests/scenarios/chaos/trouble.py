@@ -51,6 +51,8 @@ class Trouble:
             group.create_task(self._again((30, 60), self._programs))
             if self._place.cuts is not None:
                 group.create_task(self._again((2, 8), self._commit))
+            if self._place.sockets is not None:
+                group.create_task(self._again((5, 20), self._place.sockets.disturb))
             if self._place.machine.has_clocks:
                 group.create_task(self._again((40, 80), self._clock))
             if self._place.machine.has_disk:

@@ -13,7 +13,7 @@ import shutil
 import struct
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,18 +47,18 @@ def fail(folder: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """An image and where it is mounted."""
+    """An image behind a loop device of its own, and where it is mounted."""
 
-    image: Path
     folder: Path
+    device: str
 
     def mount(self) -> None:
         """Mount the image; after a power failure the file system recovers by its journal."""
         # The journal is committed when somebody flushes, and by itself once in five minutes.
-        _run("mount", "-o", "loop,commit=300", str(self.image), str(self.folder))
+        _run("mount", "-o", "commit=300", self.device, str(self.folder))
 
     def unmount(self) -> None:
-        """Unmount it, and with it release its loop device. What a healthy disk has not written yet is written now."""
+        """Unmount it. What a healthy disk has not written yet is written now."""
         _run("umount", str(self.folder))
 
     def start_again(self) -> None:
@@ -70,27 +70,32 @@ class Disk:
 @contextmanager
 def disk(parent: Path, size_mb: int = SIZE_MB) -> Iterator[Disk]:
     """Make an empty disk in a folder, and remove every trace of it at the end."""
-    made = Disk(parent / "disk.img", parent / "disk")
-    made.folder.mkdir(mode=0o700)
-    try:
-        with made.image.open("wb") as file:
+    image, folder = parent / "disk.img", parent / "disk"
+    folder.mkdir(mode=0o700)
+    with ExitStack() as made:
+        made.callback(folder.rmdir)
+        made.callback(image.unlink, missing_ok=True)
+        with image.open("wb") as file:
             file.truncate(size_mb << 20)
-        _run("mkfs.ext4", "-q", "-F", str(made.image))
-        made.mount()
-        made.folder.chmod(0o700)
-        try:
-            yield made
-        finally:
-            # Also when somebody still has a file of it open.
-            with suppress(subprocess.CalledProcessError):
-                _run("umount", "--lazy", str(made.folder))
-    finally:
-        made.image.unlink(missing_ok=True)
-        made.folder.rmdir()
+        _run("mkfs.ext4", "-q", "-F", str(image))
+        # Kept from mount to mount: one that belongs to the mount is released some time after it.
+        device = _run("losetup", "--find", "--show", str(image))
+        made.callback(_try, "losetup", "--detach", device)
+        ext4 = Disk(folder, device)
+        ext4.mount()
+        # Also when somebody still has a file of it open.
+        made.callback(_try, "umount", "--lazy", str(folder))
+        folder.chmod(0o700)
+        yield ext4
 
 
-def _run(*command: str) -> None:
-    subprocess.run(command, capture_output=True, check=True)
+def _run(*command: str) -> str:
+    return subprocess.run(command, capture_output=True, check=True, text=True).stdout.strip()
+
+
+def _try(*command: str) -> None:
+    """Run a command that may find nothing left to do."""
+    subprocess.run(command, capture_output=True, check=False)
 
 
 def flush_nothing() -> None:
