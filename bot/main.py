@@ -323,4 +323,4 @@ async def serve(
 
 def _greeting(settings: Settings, ctx: Context, port: int) -> str:
     how = "Socket Mode" if settings.socket_mode else f"HTTP at {SLACK_PATH}"
-    return f"serving on {settings.host}:{port}; Slack by {how}; clouds: {', '.join(ctx.providers)}"
+    return f"serving on {settings.host}:{port}; Slack by {how}; clouds: {', '.join(ctx.clouds)}"

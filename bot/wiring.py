@@ -65,12 +65,15 @@ class SshReach:
 
 
 def build_providers(settings: Settings, clock: Clock, pacer: Pacer) -> dict[str, Provider]:
-    """Build an adapter for each cloud whose credentials are set, in the order of the registry."""
-    return {
-        name: entry.build(settings.clouds[name], clock, pacer)
-        for name, entry in REGISTRY.items()
-        if name in settings.clouds
-    }
+    """Build the adapters of each cloud whose credentials are set, in the order of the registry; volumes come last."""
+    machines: dict[str, Provider] = {}
+    volumes: dict[str, Provider] = {}
+    for name, entry in REGISTRY.items():
+        if name in settings.clouds:
+            built = entry.build_all(settings.clouds[name], clock, pacer)
+            machines[name] = built.pop(name)
+            volumes |= built
+    return {**machines, **volumes}
 
 
 def build_public(settings: Settings, clock: Clock, pacer: Pacer) -> dict[str, Provider]:

@@ -21,7 +21,7 @@ _VOLUMES = "-volumes"
 
 def volumes_of(cloud: str) -> str:
     """The name under which the network volumes of a cloud are kept: `runpod-volumes`."""
-    return f"{cloud}{_VOLUMES}"
+    return f"{machines_of(cloud)}{_VOLUMES}"
 
 
 def machines_of(name: str) -> str:

@@ -107,10 +107,10 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class AttachedVolume:
-    """A network volume that a machine gets: the cloud's id of it, and the name that its owner gave it."""
+    """A network volume that a machine gets: the cloud's id of it, and where it is mounted."""
 
     ref: str
-    name: str
+    path: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,6 +97,10 @@ class ProviderEntry:
             found[cloud_names.volumes_of(self.name)] = self.volumes(config, clock, pacer)
         return found
 
+    def connect_all(self, env: Mapping[str, str], clock: Clock, pacer: Pacer | None = None) -> dict[str, Provider]:
+        """Both, configured from `env`."""
+        return self.build_all(self.config(env), clock, pacer)
+
     def connect(self, env: Mapping[str, str], clock: Clock, pacer: Pacer | None = None) -> Provider:
         """An adapter configured from `env`. Without a pacer it keeps the cloud's limits for itself alone."""
         return self.build(self.config(env), clock, pacer)

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from ledger.kernel import money
 from ledger.kernel.grant import Grant
-from ledger.kernel.job import VOLUME, GpuConstraint
+from ledger.kernel.job import GpuConstraint, volume_of
 from providers.adapter import CloudAdapter
 from providers.capabilities import BillGranularity, BillingRule, BillingStart, Capabilities, PortAccess
 from providers.contract import InstanceSpec, InstanceStatus, Listing, NotSeen, ObservedInstance, Offer
@@ -53,6 +53,8 @@ def capabilities(
 class VolumeAdapter(CloudAdapter):
     """The network volumes of one account. The provider contract says what each method promises."""
 
+    #: Whether what is on it is billed, so that its rate changes; otherwise its size is.
+    BY_USE: ClassVar[bool] = False
     #: The path under which one volume is read and deleted.
     ONE: ClassVar[str]
 
@@ -85,22 +87,23 @@ class VolumeAdapter(CloudAdapter):
     ) -> tuple[Offer, ...]:
         """One offer per region, for who asks for a volume of a size that there is."""
         least, most = self.capabilities.volume_gb or (1, 0)
-        if constraint.names != (VOLUME,) or spot is True or self._missing or not least <= disk_gb <= most:
+        (asked, *others) = constraint.names or ("",)
+        if others or not volume_of(asked) or spot is True or self._missing or not least <= disk_gb <= most:
             return ()
         at, price = self._clock.now(), money.rate(self.price_usd_h(Decimal(disk_gb)))
         return tuple(
             Offer(
                 cloud=self.name,
                 key=place,
-                gpu=VOLUME,
+                gpu=asked,
                 gpu_count=1,
                 memory_gb=Decimal(0),
                 region=place,
                 spot=False,
                 price_usd_h=price,
                 fetched_at=at,
-                gpu_usd_h=Decimal(0),
-                storage_usd_h=price,
+                gpu_usd_h=price - self._storage(price),
+                storage_usd_h=self._storage(price),
                 # Nothing that runs there can be lost, so no repeated work is counted.
                 reliability=Decimal(1),
                 disk_gb_max=most,
@@ -132,6 +135,10 @@ class VolumeAdapter(CloudAdapter):
         self._deleted(reply, ref)
         return True
 
+    def _storage(self, price_usd_h: Decimal) -> Decimal:
+        """The part of the price that never changes: the ledger books a rate that may change apart from it."""
+        return Decimal(0) if self.BY_USE else price_usd_h
+
     def _seen(self, ref: str, name: str | None, region: str | None, size_gb: Decimal, **more: Any) -> ObservedInstance:
         """A volume as it is listed: it is there, so it is ready, and it is billed."""
         price = max(money.rate(self.price_usd_h(size_gb)), money.MICRO_USD)
@@ -141,10 +148,8 @@ class VolumeAdapter(CloudAdapter):
             name=name,
             status=InstanceStatus.RUNNING,
             status_text="there",
-            gpu=VOLUME,
-            gpu_count=1,
             price_usd_h=price,
-            storage_usd_h=price,
+            storage_usd_h=self._storage(price),
             region=region,
             **more,
         )

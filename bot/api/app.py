@@ -26,6 +26,7 @@ from bot.api.routes import (
     requests,
     secrets,
     sessions,
+    volumes,
     webhooks,
 )
 from bot.services.nodes.checkins import Checkins
@@ -51,7 +52,7 @@ def routes(checks: Checks, timeout_s: float = CHECK_TIMEOUT_S) -> FastAPI:
     )
     problems.install(api)
     api.add_middleware(NamesInAnswers)
-    work = (market, requests, approvals, sessions, people, money, ledger)
+    work = (market, requests, approvals, sessions, volumes, people, money, ledger)
     nouns = [noun.router for noun in (*work, keys, secrets, webhooks, operators, events)]
     for router in nouns:
         _name_scopes(router)

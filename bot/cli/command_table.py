@@ -162,6 +162,11 @@ COMMANDS: Mapping[str, CommandEntry] = MappingProxyType(
                 "POST /sessions/{session}/migrate, GET /sessions/{session}",
                 at="commands.session",
             ),
+            volume=_entry(
+                "Keep data on a network volume that outlives your machines.",
+                "POST /volumes, GET /volumes, POST /sessions/{session}/extend, DELETE /sessions/{session}",
+                at="commands.volumes:app",
+            ),
             done=_entry(
                 "Report that the work is done, which ends the session.",
                 "POST /sessions/{session}/done",
@@ -217,8 +222,9 @@ COMMANDS: Mapping[str, CommandEntry] = MappingProxyType(
             mcp=_entry(
                 "Serve AI agents over MCP: they request, people approve.",
                 "GET /inventory, POST /plans, POST /compare, POST /sessions, GET /requests/{request}, "
-                "POST /requests/{request}/cancel, GET /sessions, POST /sessions/{session}/shares, "
-                "DELETE /sessions/{session}/shares, GET /sessions/{session}/logs, GET /costs, GET /budgets",
+                "POST /requests/{request}/cancel, GET /volumes, POST /volumes, GET /sessions, "
+                "POST /sessions/{session}/shares, DELETE /sessions/{session}/shares, "
+                "GET /sessions/{session}/logs, GET /costs, GET /budgets",
                 at="commands.mcp",
             ),
             instances=_entry(

@@ -176,7 +176,7 @@ class SlackApp:
             if received.kind is InboundKind.COMMAND:
                 return {"response_type": "ephemeral", "text": NO_TEAM_YET}
             raise WebError("auth.test", "no_answer")  # Slack shows the person an error.
-        planned = plan(received, self.ctx.policy, tuple(self.ctx.providers), settings.command, home)
+        planned = plan(received, self.ctx.policy, self.ctx.clouds, settings.command, home)
         if planned.work is None:
             return planned.answer
         signature = next(iter(headers.get(SIGNATURE_HEADER, ())), None)

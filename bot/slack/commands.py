@@ -7,7 +7,6 @@ from typing import Final
 
 from bot.rules.approvals.approvers import Deed, references
 from bot.rules.approvals.decision import is_approver
-from bot.rules.budgets.budget import CostView
 from bot.rules.grammar.job import everything
 from bot.rules.grammar.parser import GrammarError, ParsedCommand, parse
 from bot.rules.instances.power import PowerAction
@@ -18,9 +17,8 @@ from bot.services.approvals import advance, break_glass, decisions, explanation
 from bot.services.approvals.advance import Revoke
 from bot.services.approvals.break_glass import BreakGlass
 from bot.services.audit import journal as audit_journal
-from bot.services.billing import costs, shared_ledger, true_up
+from bot.services.billing import true_up
 from bot.services.billing.metering import cost_now
-from bot.services.budgets import enforcement
 from bot.services.instances import power
 from bot.services.plans import planner, sizing
 from bot.services.plans.work_comparison import compare_work_now
@@ -30,7 +28,6 @@ from bot.services.runtime.commands import Cancel, Extend, FinishSession, Provisi
 from bot.services.sessions import extension, service
 from bot.slack import browsing, charts, key_command, log_command, migrate_command, people_command, provision_form
 from bot.slack.blocks import help as help_message
-from bot.slack.blocks import money
 from bot.slack.blocks.audit import audit as journal
 from bot.slack.blocks.elements import Message, channel
 from bot.slack.blocks.listing import SHOWN, history, listing, team
@@ -44,6 +41,7 @@ from bot.slack.blocks.sized_plan import compared_work
 from bot.slack.handler_context import HandlerContext, HandlerJob
 from bot.slack.home import decidable
 from bot.slack.render import card_facts
+from bot.slack.subcommands import money, volumes
 from ledger.kernel.actor import Actor
 from ledger.kernel.job import JobRequest
 from ledger.queries.views import nothing_ends_in, resolve
@@ -117,6 +115,10 @@ async def _provision(handler: HandlerContext, job: HandlerJob, parsed: ParsedCom
         return answer(_nobody_decides_here(handler))
     await provision_form.open_form(handler, job)
     return None
+
+
+async def _volume(handler: HandlerContext, job: HandlerJob, parsed: ParsedCommand) -> Message | None:
+    return await (_provision if parsed.action == "create" else volumes.change)(handler, job, parsed)
 
 
 async def _inventory(handler: HandlerContext, job: HandlerJob, parsed: ParsedCommand) -> Message | None:
@@ -268,16 +270,6 @@ async def _switch(handler: HandlerContext, job: HandlerJob, parsed: ParsedComman
     return answer(await power.switch(handler.ctx, order))
 
 
-async def _budget(handler: HandlerContext, job: HandlerJob, _parsed: ParsedCommand) -> Message | None:
-    facts = await handler.facts(job)
-    everybody = facts.known and is_approver(handler.ctx.policy, facts)
-    lines = await enforcement.overview(handler.ctx, job.message.actor)
-    if everybody:  # Approvers see every budget that an approval may exceed.
-        known = {(line.key, line.period) for line in lines}
-        lines += [line for line in await enforcement.overview(handler.ctx) if (line.key, line.period) not in known]
-    return money.budget(lines)
-
-
 async def _audit(handler: HandlerContext, job: HandlerJob, parsed: ParsedCommand) -> Message | None:
     facts = await handler.facts(job)
     try:
@@ -319,17 +311,6 @@ async def _break_glass(handler: HandlerContext, job: HandlerJob, parsed: ParsedC
     facts = await handler.facts(job)
     wanted = BreakGlass(parsed.target, facts, parsed.text, key=job.key)
     return answer(await break_glass.break_glass(handler.ctx, wanted))
-
-
-async def _costs(handler: HandlerContext, job: HandlerJob, parsed: ParsedCommand) -> Message | None:
-    facts = await handler.facts(job)
-    everybody = facts.known and is_approver(handler.ctx.policy, facts) and parsed.action != "mine"
-    actor = None if everybody else job.message.actor
-    if parsed.action == "summary":
-        return money.summary(await shared_ledger.summary(handler.ctx, actor), everybody=everybody)
-    view = CostView.MONTH if parsed.action in ("mine", "team") else CostView(parsed.action)
-    found = await costs.overview(handler.ctx, actor, view.period)
-    return money.costs(found, everybody=everybody)
 
 
 async def _cancel(handler: HandlerContext, job: HandlerJob, parsed: ParsedCommand) -> Message | None:
@@ -377,14 +358,15 @@ HANDLERS: Final[Mapping[str, Callable[[HandlerContext, HandlerJob, ParsedCommand
     "terminate": _terminate,
     "extend": _extend,
     "migrate": migrate_command.migrate,
+    "volume": _volume,
     "done": _done,
     "audit": _audit,
     "why": _why,
     "logs": log_command.logs,
     "break-glass": _break_glass,
     "delegate": _delegate,
-    "budget": _budget,
-    "costs": _costs,
+    "budget": money.budget,
+    "costs": money.costs,
     "stop": _switch,
     "start": _switch,
     "restart": _switch,

@@ -120,7 +120,7 @@ def _filled(listing: MarketListing) -> modals.ProvisionForm:
 
 
 def _view(handler: HandlerContext, channel: str, form: modals.ProvisionForm) -> modals.View:
-    return modals.provision(channel, handler.ctx.providers, handler.ctx.policy, form)
+    return modals.provision(channel, handler.ctx.clouds, handler.ctx.policy, form)
 
 
 async def _compare(handler: HandlerContext, job: HandlerJob) -> None:
@@ -131,7 +131,7 @@ async def _compare(handler: HandlerContext, job: HandlerJob) -> None:
         problems = "\n".join(f"• {safe(sentence)}" for sentence in wanted.values())
         await handler.show(job, modals.planned([section(f"Something is missing or wrong.\n{problems}")]), "views.push")
         return
-    asked = [cloud for cloud in ctx.providers if not wanted.candidates or cloud in wanted.candidates]
+    asked = [cloud for cloud in ctx.clouds if not wanted.candidates or cloud in wanted.candidates]
     waiting = modals.planned([section(f"Asking {plural(len(asked), 'cloud')}…")])
     view_id = await handler.show(job, waiting, "views.push")
     found = await planner.plan(ctx.catalog, ctx.clock, wanted, ctx.policy)

@@ -34,7 +34,7 @@ from ledger.core import Tx, notifications_of
 from ledger.core.moves import direct_to
 from ledger.core.outbox import message_of
 from ledger.kernel.actor import Actor, ActorKind
-from ledger.kernel.request_kind import RENTS, RequestKind
+from ledger.kernel.request_kind import MACHINE, RequestKind
 from ledger.kernel.states import NotificationKind, NotificationState, RequestState, SessionState
 from ledger.models import Instance, Notification, Orphan, Request, Session, Transfer
 from ledger.queries.journal import moves_of
@@ -97,7 +97,7 @@ async def card_facts(ctx: Context, view: RequestView, now: datetime) -> CardFact
         if request.state in (RequestState.PENDING, RequestState.WAITING):
             mandate = await approvers.approver_group(tx, ctx.policy, request, now)
             not_them = await approvers.barred(tx, ctx.policy, view)
-            keyless = request.kind in RENTS and await _is_keyless(tx, ctx.policy, request)
+            keyless = request.kind in MACHINE and await _is_keyless(tx, ctx.policy, request)
     option = shown_option(view)
     provider = ctx.providers.get(option.cloud) if option is not None else None
     cost_usd = cost_now(ctx, session, now) if session else None

@@ -8,8 +8,13 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Any, Final
 
-#: Stands for the GPU of what is no machine: a network volume, of which a job asks for one.
-VOLUME: Final = "volume"
+#: What is no machine but a network volume has this, and the volume's name, in place of a GPU.
+VOLUME: Final = "volume:"
+
+
+def volume_of(gpu: str) -> str:
+    """Return the name of the network volume that stands in place of a GPU; "" for a GPU."""
+    return gpu.removeprefix(VOLUME) if gpu.startswith(VOLUME) else ""
 
 
 class SpotPolicy(StrEnum):
@@ -103,13 +108,14 @@ class JobRequest:
     start_at: str | None = None
     wait_until: str | None = None
 
-    #: The network volume that a machine gets, by the name that its owner gave it; or the one that this job makes.
+    #: The network volume that a machine gets: the name that its owner gave it, and the session that it belongs to.
     volume: str | None = None
+    volume_session: str | None = None
 
     @property
-    def is_volume(self) -> bool:
-        """Whether it asks for a network volume, and not for a machine."""
-        return self.gpu.names == (VOLUME,)
+    def makes_volume(self) -> str:
+        """The name of the network volume that it asks for; "" where it asks for a machine."""
+        return volume_of(self.gpu.names[0]) if len(self.gpu.names) == 1 else ""
 
     @property
     def may_wait(self) -> bool:

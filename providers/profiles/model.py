@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
@@ -16,6 +16,7 @@ from types import MappingProxyType
 import yaml
 from pydantic import BaseModel, ConfigDict, StrictBool, StrictStr, ValidationError
 
+from providers import cloud_names
 from providers.capabilities import Capabilities
 from providers.profiles import sections as parts
 from providers.profiles.sections import Detach, Overrides, StorageTier, Survives
@@ -156,9 +157,16 @@ def names() -> tuple[str, ...]:
 def load(name: str) -> Profile:
     """The profile of a cloud. `ProfileError` when there is none or when it does not have the shape of the schema.
 
-    A profile is part of the program, so it is read once.
+    A profile is part of the program, so it is read once. A cloud's volumes have the front matter of its machines.
     """
-    return _load(FOLDER, name)
+    found = _load(FOLDER, cloud_names.machines_of(name))
+    return found if found.name == name else _of_volumes(name, found)
+
+
+def _of_volumes(name: str, machines: Profile) -> Profile:
+    """The profile of a cloud's network volumes: all that is on one is deleted at its end, and nothing runs there."""
+    tier = StorageTier("network volume", ("the volume",), Survives.YES, Survives.NO)
+    return replace(machines, name=name, tiers=(tier,), overrides=Overrides("", "", "", "", "", "", Detach.NOHUP))
 
 
 @cache

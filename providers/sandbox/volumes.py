@@ -7,7 +7,6 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from ledger.kernel.job import VOLUME
 from providers.sandbox.account import SandboxInstance
 
 
@@ -15,7 +14,7 @@ from providers.sandbox.account import SandboxInstance
 class NetworkVolume(SandboxInstance):
     """A volume in one region. Its meter bills storage from the create to the delete."""
 
-    gpu: str = VOLUME
+    gpu: str = "volume"
     gpu_count: int = 1
     size_gb: Decimal
     region: str

@@ -48,6 +48,8 @@ NEVER_SPEND = {
 REJECT = "/requests/{request}/reject"
 #: A move needs a run that trains and saves, so its own test sends it twice: tests/services/migrations/test_doors.py.
 MIGRATE = "/api/v1/sessions/{session}/migrate"
+#: These clouds rent out no volumes, so its own test sends it twice: tests/api/rentals/test_volumes.py.
+VOLUMES = "/api/v1/volumes"
 SPEND = {
     path
     for path, methods in DOCUMENT["paths"].items()
@@ -158,4 +160,4 @@ async def test_the_same_call_again_is_answered_the_same_and_does_nothing(
             view = await w.view(waiting["id"])
             assert view.session is not None
             assert view.session.state is SessionState.RUNNING
-            assert {*caller.seen, MIGRATE} == {*SPEND, f"/api/v1{REJECT}"}
+            assert {*caller.seen, MIGRATE, VOLUMES} == {*SPEND, f"/api/v1{REJECT}"}

@@ -47,6 +47,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "/sessions/{session}/transfer": {"person": "nobody"},
     "/bills/{bill}/confirm": {"amount": 1},
     "/unreachable/gone": {"ids": ["ins_nowhere"]},
+    "/volumes": {"name": "!", "size": "x"},
     "/requests/again": {"request": "zzzzzz"},
     "/delegations": {"delegate": "nobody", "until": "2026-12-01"},
 }
@@ -73,6 +74,7 @@ HARMLESS = {
     "no_key",
     "no_secret",
     "bad_secret",
+    "bad_volume",
     "unknown_key",
     "unknown_event",
     "bad_url",

@@ -158,10 +158,17 @@ class Stage:
 
 @asynccontextmanager
 async def staged(
-    db: Database, clock: SteppedClock, *, socket: bool = False, policy: Policy | None = None, **changes: Any
+    db: Database,
+    clock: SteppedClock,
+    *,
+    socket: bool = False,
+    policy: Policy | None = None,
+    volumes: bool = False,
+    **changes: Any,
 ) -> AsyncIterator[Stage]:
     """Build a stage on `db`. Bob and Carol are approvers; `changes` go into the door's settings."""
-    async with world(db, clock, policy=policy or Policy(approvers=APPROVERS), sandbox=SandboxTiming.quick()) as w:
+    policy = policy or Policy(approvers=APPROVERS)
+    async with world(db, clock, policy=policy, sandbox=SandboxTiming.quick(), volumes=volumes) as w:
         space = Workspace(
             clock,
             signing_secret=SECRET,

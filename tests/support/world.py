@@ -42,15 +42,17 @@ from ledger.kernel.states import SessionState
 from ledger.models import Instance, Notification, Option, Session
 from ledger.queries.audit import Books, read_books
 from ledger.queries.views import RequestView, SessionView, request_view, session_view
+from providers.cloud_names import machines_of
 from providers.contract import Provider
 from providers.rate_limits import LocalPacer
-from providers.registry import REGISTRY, sandboxes
+from providers.registry import sandboxes
 from providers.sandbox.clock import SandboxTiming
 from providers.sandbox.engine import Engine, SandboxCloud, TrueInstance, truth
 from providers.sandbox.nodes.process_nodes import ProcessNodes
 from providers.sandbox.server import build_app
 from tests.support.clock import MachineClock, SteppedClock
 from tests.support.jobs import due_jobs, work_off
+from tests.support.serving import adapters
 from tests.support.wire import RealReach, reachable
 
 ALICE = Actor(ActorKind.SLACK, "UALICE", "T1")
@@ -214,7 +216,7 @@ class World:
         return [
             cloud
             for cloud in self.ctx.providers
-            if cloud in used or self.clouds[cloud].instances() or cloud not in self.looked
+            if cloud in used or self.clouds[machines_of(cloud)].instances() or cloud not in self.looked
         ]
 
     async def settle(self, most: int = 12) -> None:
@@ -347,11 +349,9 @@ async def world(
     timing: Timing | None = None,
     sandbox: SandboxTiming | None = None,
     processes: ProcessNodes | None = None,
+    volumes: bool = False,
 ) -> AsyncIterator[World]:
-    """Build a world on `db`. Bob and Carol are approvers, Alice asks, Dave is nobody.
-
-    With `processes` the clouds' machines are real processes; who brings them ends them.
-    """
+    """Build a world on `db`: Bob and Carol approve, Alice asks. Who brings `processes` ends them; `volumes`: rented."""
     timing = timing or Timing()
     sandbox = sandbox or replace(SandboxTiming(), enforce_rate_limits=False)
     clouds = sandboxes(clock, sandbox, bad_rows=True, processes=processes)
@@ -361,7 +361,7 @@ async def world(
     async with reachable(build_app(clouds, tick_s=None)) as url:
         pacer = LocalPacer(clock, 0)  # These clouds count no calls, and waiting would move everybody's time.
         environments = {name: cloud.environment(f"{url}/{name}") for name, cloud in clouds.items()}
-        providers = {name: REGISTRY[name].connect(each, guarded, pacer) for name, each in environments.items()}
+        providers = adapters(environments, guarded, pacer, volumes=volumes)
         ctx = Context(
             db=db,
             clock=guarded,

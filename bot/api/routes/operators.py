@@ -83,7 +83,7 @@ async def preflight(deps: Deps, who: RequestReader) -> list[PreflightOut]:
     """
     ctx = deps.ctx
     everything = authorization.sees_all(ctx.policy, who)
-    checked = await asyncio.gather(*(ctx.catalog.checks.check(name) for name in ctx.providers))
+    checked = await asyncio.gather(*(ctx.catalog.checks.check(name) for name in ctx.clouds))
     answers = [
         PreflightOut.of(one, configured=True, credit_usd=one.balance.credit_usd if one.balance and everything else None)
         for one in checked

@@ -22,6 +22,7 @@ from bot.rules.approvals.decision import DeciderFacts
 from bot.rules.grammar.bad_word import BadWord
 from bot.rules.grammar.job_document import plain
 from bot.rules.grammar.job_words import hours_of
+from bot.rules.grammar.volume_words import time_h
 from bot.rules.instances.power import PowerAction
 from bot.rules.nodes.machine_logs import LINES, LINES_MAX, LogSource
 from bot.rules.values.command_text import cli_command
@@ -35,6 +36,7 @@ from bot.services.nodes import login, machine_logs, node_api
 from bot.services.runtime.commands import Extend, Reply, Switch, Terminate
 from bot.services.runtime.commands import FinishSession as WorkDone
 from bot.services.sessions import extension, queue_results, service
+from ledger.kernel.job import volume_of
 from ledger.models import Session
 from ledger.queries.views import session_view, sessions_page
 
@@ -183,7 +185,8 @@ async def extend(deps: Deps, who: SessionOwner, session: SessionParam, body: Ext
 
     async def request_extension(command: str) -> tuple[int, Done]:
         try:
-            hours = hours_of(plain(body.hours), policy)
+            said = plain(body.hours)
+            hours = time_h(said) if volume_of(row.gpu) else hours_of(said, policy)
         except BadWord as error:
             wrong = [FieldProblem(field="hours", sentence=str(error))]
             raise ProblemRaised(Reply(False, ReplyCode.BAD_WORD, str(error)), fields=wrong) from error

@@ -24,12 +24,13 @@ from bot.api.schemas.base import Page
 from bot.api.schemas.money import BudgetOut, CostsOut
 from bot.api.schemas.requests import RequestOut, RequestSummary
 from bot.api.schemas.sessions import SessionOut
+from bot.api.schemas.volumes import VolumeOut
 from bot.cli.access.api_client import ApiClient, RefusedCall, connected
 from bot.cli.terminal.views import name_of, session_details
 from bot.cli.terminal.wording import when
 from bot.rules.grammar.market_words import SORT_HELP
 from bot.rules.nodes.machine_logs import LINES, LINES_MAX, LogSource
-from bot.rules.values.job_text import of_machines
+from bot.rules.values.job_text import machine
 from bot.rules.values.phrases import rate, usd
 from bot.rules.values.state_text import state_words
 from bot.rules.values.text_table import TextReport
@@ -74,13 +75,14 @@ def server(api: ApiClient) -> MCPServer[Any]:
     made: MCPServer[Any] = MCPServer("gpu-shopper", version=version, instructions=INSTRUCTIONS, log_level="ERROR")
     tools = Tools(api)
     market = (tools.inventory, tools.plan, tools.compare)
-    for one in (*market, tools.request, tools.requests, tools.sessions, tools.logs, tools.costs):
+    for one in (*market, tools.request, tools.requests, tools.sessions, tools.volumes, tools.logs, tools.costs):
         made.add_tool(one, annotations=LOOK, structured_output=False)
     # The tool is called `ask`, whatever its method is called: agents know it by that name.
     acts = (
         ("ask", tools.submit_request),
         ("cancel", tools.cancel),
         ("migrate", tools.migrate),
+        ("create_volume", tools.create_volume),
         ("share", tools.share),
         ("unshare", tools.unshare),
     )
@@ -215,6 +217,25 @@ class Tools:
         return str(done["sentence"])
 
     @_with_refusals
+    async def volumes(self) -> str:
+        """List your network volumes: where they are, what they cost, and when they are deleted."""
+        found = [VolumeOut.model_validate(one) for one in await self._api.get("/volumes")]
+        return "\n".join(map(_volume, found)) or "You have no network volumes."
+
+    @_with_refusals
+    async def create_volume(
+        self,
+        name: Annotated[str, Field(description="Small letters, digits and hyphens, such as data.", max_length=60)],
+        size: Annotated[str, Field(description="Such as 200GB.", max_length=60)],
+        time: Annotated[str, Field(description="How long it stays, such as 14d.", max_length=60)] = "14d",
+        cloud: Annotated[str, Field(description="Empty for the cheapest.", max_length=60)] = "",
+        reason: Annotated[str, Field(description="Why; approvers read this.", max_length=500)] = "",
+    ) -> str:
+        """Ask for a network volume, which `volume=NAME` mounts. A person approves its cost."""
+        body = {"name": name, "size": size, "time": time, "cloud": cloud, "reason": reason}
+        return str((await self._api.post("/volumes", body))["sentence"])
+
+    @_with_refusals
     async def logs(
         self,
         session: Request,
@@ -238,6 +259,12 @@ class Tools:
         return str(done["sentence"])
 
 
+def _volume(one: VolumeOut) -> str:
+    ends = f", deleted {when(one.deadline)}" if one.deadline else ""
+    said = f"{one.name}: {one.size_gb} GB at {one.cloud} in {one.region}, {state_words(one.state)}"
+    return f"{said}, {rate(one.price_usd_h)}, {usd(one.cost_usd)} so far{ends}; machines find it at {one.path}."
+
+
 def _in_a_line(one: RequestSummary) -> str:
     said = f"Request {short_id(one.id)} by {one.requester_name or name_of(one.requester)} is {state_words(one.state)}."
     return f"{said} Reason: {one.reason}" if one.reason else said
@@ -252,7 +279,7 @@ def _waits(one: RequestOut) -> str:
         said.append(f"It is waiting for {' or '.join(names) or 'somebody to be named as approver in the policy'}.")
         said.append(f"{one.waiting.rule} It expires {when(one.waiting.until)}.")
     said += [
-        f"{option.rank}: {of_machines(option.nodes)}{option.gpu_count}x {option.gpu} at {option.cloud} "
+        f"{option.rank}: {machine(option.nodes, option.gpu_count, option.gpu, 'x')} at {option.cloud} "
         f"({option.offer_id}), "
         f"{rate(option.price_usd_h)}, about {usd(option.expected_usd)} in all, at most {usd(option.worst_usd)}."
         for option in one.options

@@ -36,6 +36,7 @@ from ledger.core.claims import next_due
 from ledger.engine.db import Database
 from ledger.kernel.clock import Clock
 from migrations.run import upgrade
+from providers.contract import Provider
 from providers.registry import REGISTRY, sandboxes
 from providers.sandbox.clock import SandboxTiming
 from providers.sandbox.engine import SandboxCloud, truth
@@ -193,10 +194,9 @@ def _context(
 ) -> Context:
     db = Database(f"sqlite+aiosqlite:///{file}")
     pacer = LedgerPacer(db, clock, TIMING.pace)
-    providers = {
-        name: REGISTRY[name].connect(cloud.environment(f"{sandbox_url}/{name}"), clock, pacer)
-        for name, cloud in clouds.items()
-    }
+    providers: dict[str, Provider] = {}
+    for name, cloud in clouds.items():
+        providers |= REGISTRY[name].connect_all(cloud.environment(f"{sandbox_url}/{name}"), clock, pacer)
     return assemble(db, clock, providers, labels, policy=policy, timing=TIMING)
 
 

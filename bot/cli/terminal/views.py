@@ -12,7 +12,7 @@ from bot.cli.terminal.listing import ListView, listing
 from bot.cli.terminal.screen import for_people
 from bot.cli.terminal.wording import exact, when
 from bot.rules.instances.checked_gpus import CheckedGpus
-from bot.rules.values.job_text import of_machines
+from bot.rules.values.job_text import machine
 from bot.rules.values.phrases import brief, hours, place_name, rate, retained_disk, unreconciled, usd
 from bot.rules.values.state_text import state_words, words_of
 from bot.rules.values.text_table import TextReport, TextTable
@@ -71,7 +71,7 @@ def request_details(one: RequestOut, *, verbose: bool = False) -> TextReport:
     rows = tuple(
         (
             str(option.rank),
-            f"{of_machines(option.nodes)}{option.gpu_count}x {option.gpu}",
+            machine(option.nodes, option.gpu_count, option.gpu, "x"),
             option.cloud,
             place_name(option.region, option.country),
             rate(option.price_usd_h),
@@ -130,7 +130,7 @@ def session_list(found: Sequence[SessionOut]) -> ListView:
         (
             short_id(one.request_id),
             "disk kept" if outlives(one) else state_of(one),
-            f"{of_machines(one.nodes)}{one.gpu_count}x {one.gpu or 'GPU'}",
+            machine(one.nodes, one.gpu_count, one.gpu, "x"),
             one.cloud or "-",
             _rate(one.now_usd_h),
             usd(one.cost_usd),
@@ -150,7 +150,7 @@ def session_history(found: Sequence[SessionOut]) -> ListView:
     rows = (
         (
             short_id(one.request_id),
-            f"{of_machines(one.nodes)}{one.gpu_count}x {one.gpu or 'GPU'}",
+            machine(one.nodes, one.gpu_count, one.gpu, "x"),
             time_cell(one.ended_at),
             usd(one.cost_usd),
             one.owner_name or name_of(one.owner),
@@ -199,7 +199,7 @@ def outlives(one: SessionOut) -> bool:
 
 def session_details(one: SessionOut) -> TextReport:
     """Describe one session and how to connect."""
-    gpus = f"{of_machines(one.nodes)}{one.gpu_count}x {one.gpu or 'GPU'}"
+    gpus = machine(one.nodes, one.gpu_count, one.gpu, "x")
     cost = f"{usd(one.cost_usd)} {'in all' if one.ended_at else 'so far'}"
     # A stopped machine costs its disk alone, which a sentence below says.
     alone = one.state == SessionState.STOPPED and one.now_usd_h is not None
@@ -274,17 +274,23 @@ def end_question(one: SessionOut) -> str:
     """Ask whether a session ends: what it is, what it has cost, and what is lost."""
     where = f" at {one.cloud}" if one.cloud else ""
     of = f"of {one.owner_name or name_of(one.owner)}, {state_of(one)}, {usd(one.cost_usd)} so far"
-    what = f"{of_machines(one.nodes)}{one.gpu_count}x {one.gpu or 'GPU'}{where} {of}"
-    lost = model.load(one.cloud).over if one.cloud in cloud_names.names() else ""
+    what = f"{machine(one.nodes, one.gpu_count, one.gpu, 'x')}{where} {of}"
+    lost = facts.over if (facts := _profile(one)) is not None else ""
     return f"End session {short_id(one.request_id)} now: {what}? {lost}".rstrip()
+
+
+def _profile(one: SessionOut) -> model.Profile | None:
+    """Return what is known of the session's cloud, or of its volumes."""
+    known = one.cloud is not None and cloud_names.machines_of(one.cloud) in cloud_names.names()
+    return model.load(one.cloud) if one.cloud is not None and known else None
 
 
 def stop_question(one: SessionOut) -> str:
     """Ask whether a machine stops, where a stop wipes something; empty where it wipes nothing."""
-    said = model.load(one.cloud).stopped if one.cloud in cloud_names.names() else ""
+    said = facts.stopped if (facts := _profile(one)) is not None else ""
     if "wipes" not in said:
         return ""
-    gpus = f"{of_machines(one.nodes)}{one.gpu_count}x {one.gpu or 'GPU'}"
+    gpus = machine(one.nodes, one.gpu_count, one.gpu, "x")
     return f"Stop session {short_id(one.request_id)}: {gpus} at {one.cloud}? {said}"
 
 

@@ -28,6 +28,7 @@ class CommandShape(StrEnum):
     SHARE = "share"
     TRANSFER = "transfer"
     MIGRATE = "migrate"
+    VOLUME = "volume"
     SECRET = "secret"  # noqa: S105 # The name of a command.
 
 
@@ -128,6 +129,16 @@ SUBCOMMANDS: tuple[Subcommand, ...] = (
         "migrate 4k7m2p to cheaper",
         CommandShape.MIGRATE,
         ("move",),
+    ),
+    Subcommand(
+        "volume",
+        "volume create NAME SIZE [cloud=CLOUD] [region=PLACE] [for=TIME] [REASON], volume list, "
+        "volume extend NAME TIME [REASON], volume delete NAME",
+        "Keep data on a network volume that outlives your machines, after an approval. It costs money all the time, "
+        "and is deleted at its end. `volume=NAME` mounts it.",
+        "volume create data 200GB for=14d",
+        CommandShape.VOLUME,
+        ("volumes",),
     ),
     Subcommand(
         "done",

@@ -173,6 +173,11 @@ class JobDocument(_Strict):
         description="Names of secrets that you stored, never values: `run` gets them as variables of its environment.",
         examples=[["HF_TOKEN"]],
     )
+    volume: Text | None = Field(
+        default=None,
+        description="The network volume to mount, by its name. Only offers where it is are considered.",
+        examples=["data"],
+    )
     repo: Text | None = Field(
         default=None,
         description="The git repository to fetch before `run` starts: https, with a branch, tag or commit behind @.",

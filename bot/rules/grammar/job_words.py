@@ -16,6 +16,7 @@ from bot.rules.grammar.limit_words import read_available, read_nodes, read_relia
 from bot.rules.grammar.profile_words import read_place, read_profile
 from bot.rules.grammar.queue_words import read_queue
 from bot.rules.grammar.repository_word import read_repo
+from bot.rules.grammar.volume_name import read_volume_name
 from bot.rules.grammar.wait_words import read_moment
 from bot.rules.policy import job_bounds
 from bot.rules.policy.policy import Policy
@@ -344,6 +345,7 @@ WORDS: tuple[Word, ...] = (
         read_secrets,
         ("secret",),
     ),
+    Word("volume", "NAME", "Your network volume to mount.", "volume=data", read_volume_name),
     Word("share", "PERSON[,PERSON]", "Who else logs in.", "share=U012AB3CD", read_share),
     _as_is("image", "IMAGE", "The container image.", f"image={_AN_IMAGE}", "the name of an image", IMAGE),
     _as_is("workload", "NAME", "What kind of work.", "workload=training", "a kind of work", r"[A-Za-z][\w-]{0,30}"),

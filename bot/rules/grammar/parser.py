@@ -41,6 +41,7 @@ from bot.rules.grammar.readers import (
 )
 from bot.rules.grammar.run_words import question, question_word
 from bot.rules.grammar.sizing_words import chooses_model, sizing_question
+from bot.rules.grammar.volume_words import read_volume
 from bot.rules.policy.policy import Policy
 from bot.rules.values.private_keys import looks_private
 from bot.rules.values.reply_code import ReplyCode
@@ -220,6 +221,7 @@ _READERS: Mapping[CommandShape, Callable[[Subcommand, list[WordToken], str, Poli
     CommandShape.TRANSFER: read_transfer,
     CommandShape.REASON: read_reason,
     CommandShape.MIGRATE: read_migrate,
+    CommandShape.VOLUME: read_volume,
     CommandShape.SECRET: read_secret,
 }
 

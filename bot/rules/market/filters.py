@@ -86,7 +86,9 @@ def reason(offer: Offer, job: JobRequest, policy: Policy, free: bool, needs: Nee
     if job.offer_id is not None and offer.id != job.offer_id:
         return "offer"
     hardware = _hardware(offer, job, policy) or unfit(offer, job)
-    return hardware or obstacle(offer, needs) or terms(offer, job, free=free)
+    # Nothing runs on a volume, so no image and no program can be too much for it.
+    unable = None if job.makes_volume else obstacle(offer, needs)
+    return hardware or unable or terms(offer, job, free=free)
 
 
 def filtered(job: JobRequest) -> bool:

@@ -11,6 +11,7 @@ from bot.rules.values.phrases import hours
 from bot.rules.values.reply_code import ReplyCode
 from ledger.kernel.actor import Actor
 from ledger.kernel.job import JobRequest
+from providers.cloud_names import machines_of
 from providers.gpus.table import lookup
 
 
@@ -58,10 +59,12 @@ def narrowed(job: JobRequest, limits: ConsumerPolicy, name: str) -> JobRequest:
             raise NotAllowed(
                 ReplyCode.CLOUD_NOT_ALLOWED, f"{name} may rent at {', '.join(limits.clouds)} only, and not at {at}."
             )
-        allowed = tuple(cloud for cloud in job.candidates or limits.clouds if cloud in limits.clouds)
+        allowed = tuple(one for one in job.candidates or limits.clouds if machines_of(one) in limits.clouds)
         if not allowed:
             raise NotAllowed(ReplyCode.CLOUD_NOT_ALLOWED, f"{name} may rent at {', '.join(limits.clouds)} only.")
         job = replace(job, candidates=allowed)
+    if job.makes_volume:
+        return job  # The GPUs and the hours are limits of machines.
     if limits.gpus:
         known = tuple(name for gpu in limits.gpus for name in lookup(gpu))
         outside = [gpu for gpu in job.gpu.names if gpu not in known]

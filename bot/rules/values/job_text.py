@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from bot.rules.values.phrases import brief, hours
+from decimal import Decimal
+
+from bot.rules.values.phrases import brief, hours, plural
 from ledger.kernel.ids import short_id
-from ledger.kernel.job import GpuConstraint, JobRequest
+from ledger.kernel.job import GpuConstraint, JobRequest, volume_of
 from ledger.kernel.request_kind import RequestKind
 
 
@@ -14,6 +16,7 @@ def what_is_requested(kind: RequestKind, job: JobRequest, parent_id: str | None)
     return {
         RequestKind.PROVISION: title(job),
         RequestKind.MIGRATE: f"Move to {title(job)}",
+        RequestKind.VOLUME: f"A {title(job)}",
         RequestKind.EXTEND: f"{brief(job.hours)} more for {parent}",
         RequestKind.OVERRIDE_12H: f"12-hour override of request {parent}",
         RequestKind.OVERSPEND: f"{parent} costs more than approved",
@@ -22,7 +25,21 @@ def what_is_requested(kind: RequestKind, job: JobRequest, parent_id: str | None)
 
 def title(job: JobRequest) -> str:
     """Describe the job in short, unescaped, for a header, a list or a plain text: `4× A100-80GB for 6 hours`."""
+    if job.makes_volume:
+        return f"{job.disk_gb:,} GB volume {job.makes_volume} for {days(job.hours)}"
     return f"{of_machines(job.nodes)}{gpus(job.gpu)} for {hours(job.hours)}"
+
+
+def days(amount_h: Decimal) -> str:
+    """Write a long time as people count it: `14 days`, and in hours what is no number of days."""
+    return plural(amount_h / 24, "day") if amount_h >= 24 and amount_h % 24 == 0 else hours(amount_h)
+
+
+def machine(nodes: int, count: int, gpu: str, times: str = "×") -> str:
+    """Describe what runs, unescaped: `4× A100-80GB`, `2 machines of 4× A100-80GB`, `volume data`."""
+    if name := volume_of(gpu):
+        return f"volume {name}"
+    return f"{of_machines(nodes)}{count}{times} {gpu or 'GPU'}"
 
 
 def of_machines(nodes: int) -> str:
@@ -32,6 +49,8 @@ def of_machines(nodes: int) -> str:
 
 def gpus(gpu: GpuConstraint) -> str:
     """Describe the GPUs, unescaped: `4× A100-80GB`, `2–4× A100-80GB or H100`, `1× any GPU with 40 GB or more`."""
+    if len(gpu.names) == 1 and volume_of(gpu.names[0]):
+        return machine(1, 1, gpu.names[0])
     count = str(gpu.count_min) if gpu.count_min == gpu.count_max else f"{gpu.count_min}–{gpu.count_max}"
     names = list(gpu.names[:4]) + (["others"] if len(gpu.names) > 4 else [])
     named = " or ".join(names) if names else "any GPU"

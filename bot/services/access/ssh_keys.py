@@ -22,7 +22,7 @@ from bot.services.runtime.idempotency import KEPT
 from ledger.core import Tx, record
 from ledger.kernel.actor import Actor
 from ledger.kernel.event_kind import EventKind
-from ledger.kernel.request_kind import RENTS
+from ledger.kernel.request_kind import MACHINE
 from ledger.kernel.states import UNDECIDED
 from ledger.models import Request, SshKey
 from ledger.queries.journal import done_before
@@ -168,7 +168,7 @@ async def keyless(tx: Tx, policy: Policy, request: Request, has: str) -> str:
     `has` begins the sentence: `You have` or `alice has`. A program may never log in, so it gets no warning.
     """
     owner, open_now = Actor.from_ref(request.requester), UNDECIDED
-    if owner.is_program or request.kind not in RENTS or request.state not in open_now:
+    if owner.is_program or request.kind not in MACHINE or request.state not in open_now:
         return ""
     if request.job.public_key or await key_holders.keys_of(tx, policy, owner):
         return ""

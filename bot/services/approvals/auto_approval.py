@@ -8,6 +8,7 @@ from decimal import Decimal
 from bot.rules.approvals.approvers import Deed
 from bot.rules.approvals.auto_approval import AUTO_APPROVAL_PREFIX, PERIOD, applied, auto_approval, signer
 from bot.rules.policy.tiers import ApproverGroup
+from bot.rules.pricing import hours_cap
 from bot.rules.pricing.spend_limits import price_cap, total_cap
 from bot.rules.values.phrases import Verdict, deny
 from bot.rules.values.reply_code import ReplyCode
@@ -59,7 +60,7 @@ async def judge(
         policy,
         option.worst_usd,
         option.expected_usd,
-        job.hours + hold_hours(option),
+        hours_cap.counted(job, job.hours + hold_hours(option)),
         approved_usd=await approved_since(tx, AUTO_APPROVAL_PREFIX + (f"{program}-" if program else ""), now - PERIOD),
         asked_before=request.quote_version > 0,
         now=now,

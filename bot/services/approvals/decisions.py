@@ -289,7 +289,7 @@ def _judge(
     if request.kind is RequestKind.EXTEND:
         # This request is its own override: above the cap on hours, it is never one person's own decision either.
         override = RequestState.APPROVED
-        if override_sentence(job.already_hours, job.hours, policy):
+        if not job.makes_volume and override_sentence(job.already_hours, job.hours, policy):
             policy = replace(policy, allow_self_approval=False)
     if request.kind is RequestKind.OVERSPEND:
         # Its hours are approved already; the cost is what is decided, and only people decide it.

@@ -7,6 +7,7 @@ from decimal import Decimal
 from bot.rules.approvals.decision import RequestFacts, linked
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.tiers import ApproverGroup
+from bot.rules.pricing import hours_cap
 from bot.rules.pricing.spend_limits import SetLimit, limit_in_force, price_cap, total_cap
 from bot.services.budgets import enforcement
 from bot.services.grants import amendments
@@ -21,7 +22,8 @@ from ledger.queries.decisions import DecisionSubject
 def total_hours(ask: DecisionSubject, command: Decide, used_h: Decimal) -> Decimal:
     """Return all hours that a session would have: earlier ones, the approved ones, and a checkpoint hold."""
     time_h = amendments.time_of(ask.request, ask.votes, command.hours)
-    return ask.request.job.already_hours + time_h + used_h + (hold_hours(ask.option) if ask.option else 0)
+    total_h = ask.request.job.already_hours + time_h + used_h + (hold_hours(ask.option) if ask.option else 0)
+    return hours_cap.counted(ask.request.job, total_h)
 
 
 def request_facts(policy: Policy, ask: DecisionSubject, command: Decide, mandate: ApproverGroup) -> RequestFacts:

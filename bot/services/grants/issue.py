@@ -17,10 +17,11 @@ from ledger.kernel.actor import Actor
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.grant import GrantKind
 from ledger.kernel.ids import new_id
+from ledger.kernel.job import JobRequest
 from ledger.kernel.states import InstanceState, SessionState
 from ledger.models import Approval, GrantRow, Instance, Option, Request, Session
 from ledger.queries.lookups import next_numbers, session_of
-from providers.contract import GPU_MAX
+from providers.contract import GPU_MAX, Offer
 
 
 async def grant_create(
@@ -48,7 +49,7 @@ async def _session(
     if waiting is not None:
         await amend(tx, Session, waiting.id, hours=hours)
         return waiting
-    offer = offer_from_json(option.offer)
+    offer, volume = offer_from_json(option.offer), request.job.makes_volume
     session = Session(
         id=new_id("ses", now),
         request_id=request.id,
@@ -59,7 +60,7 @@ async def _session(
         created_at=now,
         label=request.job.label or ctx.policy.project,
         # A set has no replacements: it runs whole, or it ends.
-        replacements_left=ctx.policy.replacements if ctx.policy.failover and offer.nodes == 1 else 0,
+        replacements_left=ctx.policy.replacements if ctx.policy.failover and offer.nodes == 1 and not volume else 0,
         gpu=offer.gpu[:GPU_MAX],
         gpu_count=offer.gpu_count,
         nodes=offer.nodes,
@@ -112,7 +113,6 @@ async def intend(
     job = request.job
     _, n = await next_numbers(tx, request.id, GrantKind.CREATE)
     label = ctx.labels.mint(request.id, n)
-    human = human_part(ctx.policy.name_template, job.label or ctx.policy.project, job.model, offer.gpu_count, offer.gpu)
     capabilities = provider.capabilities
     instance = Instance(
         id=new_id("ins", now),
@@ -125,7 +125,7 @@ async def intend(
         cloud=option.cloud,
         account=provider.account,
         label=label,
-        name=instance_name(human, label, capabilities.name_max, capabilities.name_extra_chars),
+        name=instance_name(_human(ctx, job, offer), label, capabilities.name_max, capabilities.name_extra_chars),
         offer=option.offer if nodes == 1 else offer_to_json(offer),
         created_at=now,
         machine_id=offer.machine_id,
@@ -148,3 +148,11 @@ async def intend(
         reason=label,
     )
     return instance
+
+
+def _human(ctx: Context, job: JobRequest, offer: Offer) -> str:
+    """Return the readable part of a name: by the policy's template, or by the name that a volume has."""
+    if job.makes_volume:
+        return f"volume-{job.makes_volume}"
+    project = job.label or ctx.policy.project
+    return human_part(ctx.policy.name_template, project, job.model, offer.gpu_count, offer.gpu)

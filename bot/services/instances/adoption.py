@@ -35,11 +35,13 @@ from ledger.kernel import money
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.grant import GrantKind
 from ledger.kernel.ids import new_id
+from ledger.kernel.job import VOLUME, volume_of
 from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import InstanceState, OrphanState, RequestState, SessionState
 from ledger.models import Approval, GrantRow, Instance, Orphan, Request, Session
 from ledger.queries.journal import noted_before
 from ledger.queries.orphans import orphan_by_id
+from providers.cloud_names import volumes_of
 from providers.contract import GPU_MAX, InstanceStatus, NotSeen, ObservedInstance, Offer
 from providers.errors import ProviderError
 
@@ -245,7 +247,7 @@ def _offer(orphan: Orphan, seen: ObservedInstance, now: datetime) -> Offer:
     return Offer(
         cloud=orphan.cloud,
         key=orphan.ref,
-        gpu=(seen.gpu or "unknown")[:GPU_MAX],
+        gpu=_what(orphan, seen)[:GPU_MAX],
         gpu_count=seen.gpu_count or 1,
         memory_gb=MEMORY_UNKNOWN,
         region=seen.region or "",
@@ -257,10 +259,18 @@ def _offer(orphan: Orphan, seen: ObservedInstance, now: datetime) -> Offer:
     )
 
 
+def _what(orphan: Orphan, seen: ObservedInstance) -> str:
+    """Return the GPU of an orphan; of a network volume what stands in its place, with the name that its label has."""
+    if orphan.cloud != volumes_of(orphan.cloud):
+        return seen.gpu or "unknown"
+    human = (seen.name or "").removesuffix(orphan.label).strip("-")
+    return f"{VOLUME}{human.removeprefix('volume-') or 'adopted'}"
+
+
 async def _request(tx: Tx, command: Adopt, offer: Offer, judged: Judged, now: datetime) -> Request:
     request = Request(
         id=new_id("req", now),
-        kind=RequestKind.PROVISION,
+        kind=RequestKind.VOLUME if volume_of(offer.gpu) else RequestKind.PROVISION,
         state=RequestState.PENDING,
         inbox_key=f"adopt/{command.orphan}",
         requester=command.owner.ref,

@@ -16,8 +16,10 @@ from bot.rules.instances.recovery_mode import HOLD
 from bot.rules.market.affordability import cannot_pay
 from bot.rules.pricing.bids import inside
 from bot.rules.pricing.spend_limits import RequoteOutcome, requote
+from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import key_holders, machine_keys
 from bot.services.grants import reopen, reservations
+from bot.services.instances.attached_volume import attached
 from bot.services.instances.failover import try_next
 from bot.services.instances.launch_spec import authority, order
 from bot.services.instances.transitions import adopt, approved_end, settle
@@ -234,7 +236,11 @@ async def _order(ctx: Context, work: _Work, held: Claim, provider: Provider, fre
     grant = authority(work.grant, work.instance.label)
     minted = await _enroll(ctx, work, fresh)
     login_key = public_line(ctx.labels, work.session.id) if ctx.policy.validate_login else ""
-    spec = order(work.instance, work.job, fresh, work.keys, ctx.policy, provider, minted.env, login_key)
+    volume = await attached(ctx, work.job)
+    if isinstance(volume, str):
+        await _ask_again(ctx, work, ReplyCode.NO_VOLUME, volume, held)
+        return
+    spec = order(work.instance, work.job, fresh, work.keys, ctx.policy, provider, minted.env, login_key, volume)
     sent_before = ""
     try:
         spec = await provider.prepare(spec, grant)

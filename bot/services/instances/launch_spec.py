@@ -16,8 +16,11 @@ from ledger.kernel.job import JobRequest
 from ledger.kernel.ports import Port
 from ledger.models import GrantRow, Instance
 from providers.capabilities import PortAccess
-from providers.contract import InstanceSpec, Offer, Provider
+from providers.contract import AttachedVolume, InstanceSpec, Offer, Provider
 from providers.profiles import model
+
+#: The variable that tells a job where its network volume is mounted.
+VOLUME_PATH = "GPU_SHOPPER_VOLUME"
 
 
 def order(
@@ -29,6 +32,7 @@ def order(
     provider: Provider,
     env: Mapping[str, str],
     login_key: str = "",
+    volume: AttachedVolume | None = None,
 ) -> InstanceSpec:
     """Build the spec of an instance from an offer that was just priced, with its cloud's variables and `env`.
 
@@ -36,8 +40,9 @@ def order(
     """
     able, places = provider.capabilities, model.load(offer.cloud).overrides
     bid = (offer.gpu_usd_h or offer.price_usd_h) if offer.spot else None
-    if able.batch:
-        # A batch cloud runs a program: the person's command is all of it, with the copy of its files in front.
+    if able.batch or able.volume_gb is not None:
+        # A batch cloud runs a program: the person's command is all of it, with the copy of its files in front. On a
+        # volume nothing runs.
         onstart, login_key = file_mounts.before(mounts_of(job.mounts), job.run or ""), ""
     else:
         keeps_command = able.onstart_is_command and job.image is not None
@@ -50,11 +55,12 @@ def order(
         job.disk_gb,
         keys,
         login_key,
-        env={**places.environment, **env},
+        env={**places.environment, **env, **({VOLUME_PATH: volume.path} if volume is not None else {})},
         onstart=onstart,
         bid_usd_h=bid,
         min_cuda=least_cuda(job, policy, offer.cloud),
         in_set=instance.node_rank is not None,
+        volume=volume,
         ports=tuple(map(Port.read, job.ports)) if able.ports is PortAccess.PUBLIC else (),
     )
 

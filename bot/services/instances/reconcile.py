@@ -69,7 +69,8 @@ async def observe(ctx: Context, cloud: str) -> Pass:
         listing = await provider.list()
     except ProviderError as error:
         log.warning("%s could not be listed: %s", cloud, error.code)
-        return Pass(0, urgent=True, problem=error.message)
+        # A key may not be allowed to list volumes: asking often for ever would use up the turns of the machines.
+        return Pass(0, urgent=provider.capabilities.volume_gb is None, problem=error.message)
     if doubt := clock_problem(ctx.clock):
         # Every step compares times: a boot that takes too long, an absence, an orphan. The listing itself had to be
         # asked for, because the answer shows the cloud's time.

@@ -23,6 +23,7 @@ from ledger.kernel.actor import SYSTEM, Actor
 from ledger.kernel.checkpoint_step import WAITS
 from ledger.kernel.end_reason import EndReason
 from ledger.kernel.grant import GrantKind
+from ledger.kernel.job import volume_of
 from ledger.kernel.proof import ProofOfEnd
 from ledger.kernel.states import GrantState, InstanceState, RequestState, SessionState
 from ledger.models import GrantRow, Instance, Request, Session
@@ -236,6 +237,8 @@ async def settle(ctx: Context, tx: Tx, session_id: str, now: datetime) -> None:
 async def _needs_machine(tx: Tx, session: Session, now: datetime) -> bool:
     """Whether a running session needs another machine: its approved time is left, and its job continues there."""
     is_alone = session.nodes == 1
+    if volume_of(session.gpu):
+        return False  # What was on it is gone, and an empty one is of no use to anybody.
     if not is_alone or session.state is not SessionState.RUNNING or session.deadline is None or now >= session.deadline:
         return False
     if await is_taken_over(tx, session.id):

@@ -179,7 +179,7 @@ class Catalog:
         each account is checked meanwhile, and a cloud that fails the check has no offers. Each offer is `observed`: it
         has the record of own sessions on its host.
         """
-        named = [name for name in self._providers if not job.candidates or name in job.candidates]
+        named = [name for name in self._providers if self._is_wanted(name, job)]
         alone = {name: self._alone(name, job.nodes) for name in named}
         wanted = [name for name in named if not alone[name]]
         spot = {SpotPolicy.NO: False, SpotPolicy.YES: True, SpotPolicy.ANY: None}[job.spot]
@@ -206,6 +206,10 @@ class Catalog:
         found = tuple(offer for _, offers in results for offer in offers)
         records = await self._read_hosts() if observed else {}
         return MarketAnswer(_with_records(found, records), tuple(answers), balances)
+
+    def _is_wanted(self, name: str, job: JobRequest) -> bool:
+        """Whether a cloud is asked: of those that nobody named, the ones that rent out machines."""
+        return name in job.candidates if job.candidates else self._providers[name].capabilities.volume_gb is None
 
     def _alone(self, cloud: str, nodes: int) -> str:
         """Say why a cloud rents out no set of so many machines; "" where it may."""

@@ -111,8 +111,8 @@ async def _refusal(ctx: Context, tx: Tx, view: SessionView, command: Migrate, no
         return refuse(ReplyCode.ALREADY_ASKED, sentence)
     if (why := why_not(view, ctx.providers, now)) is not None:
         return _cannot(session, why)
-    if command.to not in ("", CHEAPER) and command.to.partition(":")[0] not in ctx.providers:
-        clouds = ", ".join(ctx.providers)
+    if command.to not in ("", CHEAPER) and command.to.partition(":")[0] not in ctx.clouds:
+        clouds = ", ".join(ctx.clouds)
         said = f"“{command.to[:60]}” is no cloud or offer here. Use {CHEAPER}, an offer's id, or one of {clouds}."
         return refuse(ReplyCode.UNKNOWN_CLOUD, said)
     return None

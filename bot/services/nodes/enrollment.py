@@ -93,9 +93,10 @@ def mint(ctx: Context, row: Instance, approved_until: datetime, now: datetime) -
     """Create the boot token of an instance that is about to be created, and sign its approved end as number 0.
 
     With that end an instance that never reaches this service ends itself, too, where its cloud lets it. Empty at batch
-    clouds, whose environment is part of a stored program.
+    clouds, whose environment is part of a stored program, and for volumes.
     """
-    if ctx.providers[row.cloud].capabilities.batch:
+    able = ctx.providers[row.cloud].capabilities
+    if able.batch or able.volume_gb is not None:
         return Minted()
     secret = secrets.token_urlsafe(32)
     env = {

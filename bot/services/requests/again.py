@@ -47,6 +47,8 @@ async def again(ctx: Context, command: Again) -> Reply:
     is_own = any(is_same(Actor.from_ref(earlier.requester), one) for one in people)
     job = replace(earlier.job, already_hours=Decimal(0))
     without = "" if is_own or not job.secrets else " Its secrets are left out."
+    if job.volume:  # It is found again by its name, wherever it is now.
+        job = replace(job, candidates=(), regions=(), volume_session=None)
     job = job if is_own else replace(job, public_key=None, share=(), secrets=())
     reply = await submit.provision(ctx, Provision(command.key, command.actor, command.channel, job))
     if not reply.ok:

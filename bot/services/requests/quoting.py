@@ -168,6 +168,7 @@ async def _offer(
     worst, expected = max(one.worst_usd for one in options), max(one.expected_usd for one in options)
     # Approvers are people, so the plan is the one for people. The checkpoint hold at the end is granted time too.
     time_h = job.hours + max(map(hold_hours, options)) + await hours_used.used(tx, request, now)
+    time_h = hours_cap.counted(job, time_h)
     mandate = await approvers.fresh(tx, ctx.policy, request.requester, job, approvers.shown(options))
     by_people = replace(ctx.policy, auto_approve_below_usd=None)
     needed = plan(by_people, worst, expected, time_h, hours_used.state_of(override, time_h), mandate, many)
@@ -252,6 +253,8 @@ async def _opening(
     # An offer requested by its id is for sale or not, and no limit hides the offers of clouds that are down.
     if ranked.options or job.offer_id or not most_answered(market.answers):
         return []
+    if job.makes_volume:
+        return [*filter(None, [unknown_places(market.offers, job.regions)])]
 
     def usable(offer: Offer) -> bool:
         broken = offer.machine_id is not None and offer.machine_id in request.failed_machines

@@ -11,7 +11,7 @@ from bot.rules.approvals.approvers import Deed
 from bot.rules.market import node_sets
 from bot.rules.market import waiting as waiting_rules
 from bot.rules.market.disk import disk_gb
-from bot.rules.policy import consumers, job_bounds, model_profiles
+from bot.rules.policy import consumers, job_bounds, model_profiles, volumes
 from bot.rules.pricing import hours_cap
 from bot.rules.values import waiting_text
 from bot.rules.values.command_text import cli_command
@@ -24,6 +24,7 @@ from bot.services.requests import mounts, waiting
 from bot.services.runtime import recovery_mode
 from bot.services.runtime.commands import Provision, Reply, refuse
 from bot.services.runtime.context import Context
+from bot.services.sessions import volumes as volumes_there
 from ledger.core import Tx, add_request, lock_requester, record
 from ledger.kernel.actor import Actor
 from ledger.kernel.event_kind import EventKind
@@ -33,6 +34,7 @@ from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import RequestState
 from ledger.models import Request
 from ledger.queries.lookups import by_inbox_key, open_requests
+from providers.cloud_names import machines_of, volumes_of
 
 #: Adds what belongs to a new request, by its id.
 Store = Callable[[Tx, str], Awaitable[None]]
@@ -55,18 +57,16 @@ async def provision(ctx: Context, command: Provision) -> Reply:
 async def submit(
     ctx: Context, command: Provision, *, kind: RequestKind = RequestKind.PROVISION, store: Store | None = None
 ) -> Reply:
-    """Record a request for GPUs, to be quoted next. A repeated inbound key creates no second request.
+    """Record a request for GPUs or a network volume, to be quoted next. A repeated key creates no second request.
 
     `store` adds what belongs to the new request, in its transaction.
     """
     if not_them := await eligibility.ineligible_for(ctx, command.actor, Deed.REQUEST):
         return refuse(not_them.code, not_them.sentence)
-    job = replace(command.job, disk_gb=disk_gb(command.job, ctx.policy))
-    limits = consumers.of(ctx.policy.consumers, command.actor)
-    try:
-        job = consumers.narrowed(job, limits, command.actor.id) if limits else job
-    except consumers.NotAllowed as error:
-        return refuse(error.code, str(error))
+    bound = await _bound(ctx, command)
+    if isinstance(bound, Reply):
+        return bound
+    job, kind = bound, RequestKind.VOLUME if bound.makes_volume else kind
     refusal = _refuse(ctx, job) or await _refuse_people(ctx, command.actor, job)
     if refusal is not None:
         return refusal
@@ -88,6 +88,8 @@ async def submit(
                 f"You already have {plural(ctx.policy.max_open_requests_per_user, 'open request')}. "
                 f"Cancel one first: {cli_command('cancel ID')}.",
             )
+        if job.makes_volume and (taken := await volumes_there.taken(ctx, tx, command.actor, job, undecided)):
+            return taken
         request_id = new_id("req", now)
         new = await _add(ctx, tx, replace(command, job=job), request_id, kind, waits, now)
         if new and store is not None:
@@ -100,6 +102,21 @@ async def submit(
         reply = await recovery_mode.with_recovery_notice(tx, reply)
     ctx.hints.requests.set()
     return reply
+
+
+async def _bound(ctx: Context, command: Provision) -> JobRequest | Reply:
+    """Bind a job to what its requester may rent, and to the place of the volume that it names; or refuse it."""
+    job = command.job
+    if job.makes_volume:
+        job = replace(job, candidates=tuple(map(volumes_of, job.candidates)) or ctx.volumes)
+    else:
+        job = replace(job, disk_gb=disk_gb(job, ctx.policy))
+    limits = consumers.of(ctx.policy.consumers, command.actor)
+    try:
+        job = consumers.narrowed(job, limits, command.actor.id) if limits else job
+    except consumers.NotAllowed as error:
+        return refuse(error.code, str(error))
+    return await volumes_there.with_volume(ctx, command.actor, job)
 
 
 async def _add(
@@ -145,7 +162,7 @@ def _submitted(ctx: Context, request_id: str, job: JobRequest, limits: waiting_r
     if limits is not None:
         sentence = f"Request {short_id(request_id)} {waiting_text.waits_for(job, limits.from_at, limits.until)}."
         return Reply(True, ReplyCode.SUBMITTED, sentence, {"request_id": request_id})
-    clouds = job.candidates or tuple(ctx.providers)
+    clouds = tuple(map(machines_of, job.candidates)) or ctx.clouds
     sentence = f"Request {short_id(request_id)}: getting offers from {', '.join(clouds)}."
     return Reply(True, ReplyCode.SUBMITTED, sentence, {"request_id": request_id})
 
@@ -159,11 +176,14 @@ def _twice(request_id: str) -> str:
 def _refuse(ctx: Context, job: JobRequest) -> Reply | None:
     """Refuse what needs no cloud to judge, with the same checks and sentences in every client."""
     policy, able = ctx.policy, ctx.catalog.capabilities
-    clouds = tuple(able)
+    clouds = tuple(name for name, one in able.items() if one.volume_gb is None)
     if not clouds:
         return refuse(
             ReplyCode.NO_CLOUDS, f"No cloud is set up here. {cli_command('doctor')} lists the missing settings."
         )
+    if job.makes_volume:
+        wrong = volumes.check(job, able) or job_bounds.reason(job.reason, policy)
+        return refuse(*wrong) if wrong else None
     unknown = [name for name in job.candidates if name not in clouds]
     if job.candidates and len(unknown) == len(job.candidates):
         return refuse(ReplyCode.UNKNOWN_CLOUD, f"None of {', '.join(unknown)} is set up here. Use {', '.join(clouds)}.")
@@ -184,7 +204,7 @@ def _refuse(ctx: Context, job: JobRequest) -> Reply | None:
         return refuse(ReplyCode.BAD_MOUNT, unmounted)
     if wrong := job_bounds.check(job, policy):
         return refuse(*wrong)
-    alone = [node_sets.refused(name, able[name].single_node, job.nodes) for name in named or able]
+    alone = [node_sets.refused(name, able[name].single_node, job.nodes) for name in named or clouds]
     if all(alone):
         return refuse(ReplyCode.BAD_NODES, " ".join(alone))
     try:  # Words are checked when they are read; a repeated job was read under an earlier policy.

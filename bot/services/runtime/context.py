@@ -20,6 +20,7 @@ from bot.services.runtime.ports import CheckpointStores, People, Reach
 from ledger.core.inbox import InboxWriter
 from ledger.engine.db import Database
 from ledger.kernel.clock import Clock
+from providers.cloud_names import machines_of
 from providers.contract import Provider
 
 
@@ -74,3 +75,18 @@ class Context:
     names: KnownNames = field(default_factory=KnownNames)
     hints: Hints = field(default_factory=Hints)
     pressure: Pressure = field(default_factory=Pressure)
+
+    @property
+    def clouds(self) -> tuple[str, ...]:
+        """Name the clouds that rent out machines."""
+        return tuple(name for name, one in self.providers.items() if one.capabilities.volume_gb is None)
+
+    @property
+    def volumes(self) -> tuple[str, ...]:
+        """Name the providers of network volumes."""
+        return tuple(name for name, one in self.providers.items() if one.capabilities.volume_gb is not None)
+
+    @property
+    def volume_clouds(self) -> tuple[str, ...]:
+        """Name the clouds that have network volumes."""
+        return tuple(map(machines_of, self.volumes))

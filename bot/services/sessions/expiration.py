@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from decimal import Decimal
 
+from bot.rules.policy.volumes import WARNED_BEFORE_S
 from bot.rules.sessions.expiration import ended_by, is_due, is_last, next_look, warnings
 from bot.rules.values.phrases import usd
 from bot.services.instances.termination import end_session
@@ -16,6 +17,7 @@ from ledger.core import Claim, Tx, claim, lock_family, release
 from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.end_reason import EndReason
 from ledger.kernel.grant import GrantKind
+from ledger.kernel.job import volume_of
 from ledger.kernel.states import SessionState
 from ledger.models import GrantRow, Session
 from ledger.queries.lookups import instances_of_session, session_and_its_bill
@@ -69,7 +71,9 @@ async def why_it_ends(ctx: Context, tx: Tx, session: Session, *, ahead: bool = F
     by_amount = grant.kind == GrantKind.CREATE and ran < timedelta(hours=float(hours)) - GRACE
     unconfirmed = await open_overspend_request(tx, session.request_id) is not None
     spent = usd(grant.total_cap_usd * session.nodes + await extension_cap(tx, session.id)) if by_amount else ""
-    return ended_by(hours, ctx.policy, spent=spent, unconfirmed=unconfirmed, ahead=ahead)
+    code, said = ended_by(hours, ctx.policy, spent=spent, unconfirmed=unconfirmed, ahead=ahead)
+    # The limit on hours is about machines.
+    return (EndReason.RESERVATION_OVER if code is EndReason.HOURS_CAP and volume_of(session.gpu) else code), said
 
 
 async def _deadline(ctx: Context, tx: Tx, held: Claim, now: datetime) -> None:
@@ -82,7 +86,9 @@ async def _deadline(ctx: Context, tx: Tx, held: Claim, now: datetime) -> None:
         code, sentence = await why_it_ends(ctx, tx, session)
         await end_session(ctx, tx, session.id, code, sentence, SCHEDULER, now)
         return
-    moments = warnings(ctx.policy.warn_before_end_s, began_at, session.deadline)
+    before_s = ctx.policy.warn_before_end_s
+    before_s = (*before_s, WARNED_BEFORE_S) if volume_of(session.gpu) else before_s
+    moments = warnings(before_s, began_at, session.deadline)
     look_at, warned_at = next_look(moments, session.deadline, now), session.warned_at
     if is_due(moments, session.deadline, warned_at, now):
         # The warning is sent before the termination, even when no process ran at the time of the warning.

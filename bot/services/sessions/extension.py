@@ -8,7 +8,9 @@ from decimal import Decimal
 
 from bot.rules.approvals.approvers import Deed
 from bot.rules.approvals.decision import plan
-from bot.rules.policy import job_bounds
+from bot.rules.policy import job_bounds, volumes
+from bot.rules.policy.job_bounds import BoundsVerdict
+from bot.rules.policy.policy import Policy
 from bot.rules.pricing import hours_cap
 from bot.rules.sessions import extension
 from bot.rules.values.command_text import cli_command
@@ -32,6 +34,7 @@ from ledger.kernel.checkpoint_step import WAITS, CheckpointStep
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.grant import GrantKind
 from ledger.kernel.ids import new_id, short_id
+from ledger.kernel.job import JobRequest, volume_of
 from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import GrantState, RequestState, SessionState
 from ledger.models import Approval, GrantRow, Instance, Request, Session
@@ -90,9 +93,8 @@ async def _extend(ctx: Context, tx: Tx, session: Session, command: Extend, now: 
         return refuse(ReplyCode.CLOUD_GONE, f"{row.cloud} is no longer set up here, so this session can't be extended.")
     if provider.capabilities.batch:
         return refuse(ReplyCode.CANNOT_EXTEND, f"A run at {row.cloud} has a fixed timeout and can't be extended.")
-    verdict = hours_cap.check(command.hours, await _already(tx, session, row, now), ctx.policy)
-    if not verdict.allowed:
-        return refuse(verdict.code, verdict.sentence)
+    if wrong := _too_long(ctx.policy, session, command.hours, await _already(tx, session, row, now)):
+        return refuse(*wrong)
     if held is None and extension.is_inside(
         deadline, command.hours, await _approved_until(ctx, tx, session, row, deadline)
     ):
@@ -101,6 +103,14 @@ async def _extend(ctx: Context, tx: Tx, session: Session, command: Extend, now: 
         sentence = f"That is more than was approved. Request an extension: {cli_command('extend ID 2h')}."
         return refuse(ReplyCode.OUTSIDE, sentence)
     return await _ask(ctx, tx, session, row, command, now)
+
+
+def _too_long(policy: Policy, session: Session, hours: Decimal, already: Decimal) -> BoundsVerdict | None:
+    """Say that a session would have more time in all than any may have, or that the time is none."""
+    if volume_of(session.gpu):
+        return volumes.bad_time(already + hours if hours > 0 else hours)
+    verdict = hours_cap.check(hours, already, policy)
+    return None if verdict.allowed else BoundsVerdict(verdict.code, verdict.sentence)
 
 
 async def is_inside(ctx: Context, tx: Tx, session: Session, extra_hours: Decimal) -> bool:
@@ -141,6 +151,18 @@ def _kept(session: Session, said: str, end: datetime | None) -> Reply:
     return Reply(True, ReplyCode.KEPT, f"Session {session.short_id} now ends {at}: {said}", {"ends_at": end})
 
 
+async def _volume_ends(tx: Tx, job: JobRequest, session: Session, hours: Decimal) -> Reply | None:
+    """Refuse time for a machine beyond the end of the network volume that it uses."""
+    volume = await tx.get(Session, job.volume_session) if job.volume_session is not None else None
+    if volume is None or volume.deadline is None or session.deadline is None:
+        return None
+    if extension.later(session.deadline, hours) <= volume.deadline:
+        return None
+    more = cli_command(f"volume extend {job.volume} 7d")
+    said = f"Its volume {job.volume} ends {volume.deadline:%Y-%m-%d %H:%M} UTC. Extend that first: {more}."
+    return refuse(ReplyCode.NO_VOLUME, said)
+
+
 async def _already(tx: Tx, session: Session, row: Instance, now: datetime) -> Decimal:
     """Return the hours that a session has: under earlier approvals, its own, and those of its checkpoint hold."""
     approval_id = (await tx.get_one(GrantRow, row.grant_id)).approval_id
@@ -150,7 +172,8 @@ async def _already(tx: Tx, session: Session, row: Instance, now: datetime) -> De
 
 async def _ask(ctx: Context, tx: Tx, session: Session, row: Instance, command: Extend, now: datetime) -> Reply:
     already, reason = await _already(tx, session, row, now), command.reason.strip()
-    above = extension.override_sentence(already, command.hours, ctx.policy)
+    parent = await tx.get_one(Request, session.request_id)
+    above = "" if parent.job.makes_volume else extension.override_sentence(already, command.hours, ctx.policy)
     if above and not reason:
         again = cli_command(f"extend {session.short_id} {command.hours.normalize():f}h WHY")
         return refuse(ReplyCode.REASON_NEEDED, f"{above} Say why: {again}")
@@ -160,7 +183,8 @@ async def _ask(ctx: Context, tx: Tx, session: Session, row: Instance, command: E
     if waiting:
         sentence = f"You already asked for more time ({short_id(waiting[0].id)})."
         return refuse(ReplyCode.ALREADY_ASKED, sentence, {"request_id": waiting[0].id})
-    parent = await tx.get_one(Request, session.request_id)
+    if (short := await _volume_ends(tx, parent.job, session, command.hours)) is not None:
+        return short
     # Limits of the first request do not bind this one: more time is more money, and approvers set its limit.
     job = replace(parent.job, budget_cap_usd=None, max_price_usd_h=None, reason=reason)
     job = replace(job, hours=command.hours, already_hours=already)

@@ -24,11 +24,13 @@ from ledger.core import StaleMove, Tx, amend, record
 from ledger.kernel.actor import Actor
 from ledger.kernel.end_reason import EndReason
 from ledger.kernel.event_kind import EventKind
+from ledger.kernel.job import volume_of
 from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import ENDABLE_SESSION, SessionState
 from ledger.models import Request, Session
 from ledger.queries.journal import done_before
 from ledger.queries.lookups import instances_of_session, open_instances_of_session
+from ledger.queries.runs.volumes import users_of
 from ledger.queries.views import (
     RequestView,
     SessionView,
@@ -210,6 +212,8 @@ async def _end(ctx: Context, command: Terminate | FinishSession, code: EndReason
             if session is None:
                 return NO_SESSION
             short, data = session.short_id, {"session_id": session.id}
+            if used := await _used(tx, session):
+                return used
             if not await authorization.may_act(tx, ctx.policy, session, facts):
                 return _not_yours(session)
             if not end_of_session.same_end(session, command.seen_end_s) and session.state in ENDABLE_SESSION:
@@ -243,6 +247,16 @@ async def _end(ctx: Context, command: Terminate | FinishSession, code: EndReason
     ctx.hints.instances.set()
     ctx.hints.outbox.set()
     return reply
+
+
+async def _used(tx: Tx, session: Session) -> Reply | None:
+    """Refuse to delete a network volume that a machine uses; its cloud would refuse it as well."""
+    users = await users_of(tx, session.id) if volume_of(session.gpu) else []
+    if not users:
+        return None
+    named = ", ".join(one.short_id for one in users)
+    said = f"Volume {volume_of(session.gpu)} is used by session {named}. End that first, and then delete the volume."
+    return refuse(ReplyCode.VOLUME_IN_USE, said, {"session_id": session.id})
 
 
 def _ordered(ctx: Context, session: Session, clouds: Collection[str], *, unsaved: bool) -> Reply:

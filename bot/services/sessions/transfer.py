@@ -206,7 +206,7 @@ async def _room(
     mandate = await approvers.fresh(tx, ctx.policy, to.ref, job, [(total_usd, view.instance.offer)])
     by_people, hours = replace(ctx.policy, auto_approve_below_usd=None), Decimal(session.hours)
     needed = plan(by_people, total_usd, total_usd, hours, RequestState.APPROVED, mandate)
-    above = hours_cap.is_above(ctx.policy, job.already_hours + hours)
+    above = hours_cap.is_above(ctx.policy, hours_cap.counted(job, job.already_hours + hours))
     if wrong := rules.approved_for(ctx.policy, to, votes, needed, mandate, above_cap=above):
         return Room(wrong)
     spend = PlannedSpend(to.ref, session.label or ctx.policy.project, total_usd, rate_usd_h, total_usd)

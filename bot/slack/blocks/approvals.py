@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from decimal import Decimal
 from typing import Final
 
@@ -43,6 +44,8 @@ def machine_title(view: RequestView) -> str:
     option = next((one for one in view.options if one.id == taken), None)
     if option is None or request.state is not RequestState.APPROVED:
         return job_text.title(request.job)
+    if request.job.makes_volume:
+        return job_text.title(replace(request.job, hours=approved_hours(view)))
     return f"{line(option).gpus} for {hours(approved_hours(view))}"
 
 
@@ -72,6 +75,7 @@ def override_note(view: RequestView, policy: Policy, *, with_time: bool) -> str:
     if over is not None and over.state is RequestState.APPROVED:
         return f":warning: 12-hour override by {person(over.decided_by or '')}."
     total_h = request.job.already_hours + amendments.most_hours(request, view.approvals)
+    total_h = hours_cap.counted(request.job, total_h)
     if request.kind is RequestKind.EXTEND and hours_cap.is_above(policy, total_h):
         return f":warning: *{brief(total_h)} in all is above {limit}*: {includes}."
     return ""
@@ -84,5 +88,6 @@ def override_given(view: RequestView, policy: Policy) -> str:
         return f"12-hour override by {person(over.decided_by)}."
     if view.request.kind is RequestKind.EXTEND and votes:
         total_h = view.request.job.already_hours + Decimal(votes[-1].hours or view.request.job.hours)
+        total_h = hours_cap.counted(view.request.job, total_h)
         return f"12-hour override by {person(votes[-1].approver)}." if hours_cap.is_above(policy, total_h) else ""
     return ""

@@ -9,6 +9,7 @@ from itertools import islice
 from typing import Final
 
 from bot.rules.budgets.budget import Period
+from bot.rules.values.job_text import machine
 from bot.rules.values.phrases import at_rate, plural, rate
 from bot.rules.values.state_text import words_of
 from bot.services.reports.digest_types import DigestDocument, RunningSession
@@ -112,7 +113,7 @@ def _why(name: str) -> str:
 
 
 def _what(one: RunningSession) -> str:
-    return f"{code(short_id(one.request_id))} {one.gpu_count}× {safe(one.gpu, 40) or 'GPU'}"
+    return f"{code(short_id(one.request_id))} {safe(machine(1, one.gpu_count, one.gpu), 60)}"
 
 
 def _joined(each: Iterable[str], count: int, separator: str = ", ") -> str:

@@ -34,6 +34,7 @@ SUBJECTS: Mapping[str, tuple[str, ...]] = {
         "logs",
         "extend",
         "migrate",
+        "volume",
         "done",
         "stop",
         "start",

@@ -8,6 +8,7 @@ from bot.rules.values.mounts import mounts_of
 from bot.rules.values.phrases import plural, rate
 from bot.slack.blocks.elements import dollars, safe
 from ledger.kernel.job import JobRequest, SpotPolicy
+from providers.cloud_names import machines_of
 
 _CLOUDS = {"lambda": "Lambda", "runpod": "RunPod", "tensordock": "TensorDock", "vast": "Vast", "kaggle": "Kaggle"}
 _SPOT = {SpotPolicy.NO: "on-demand only", SpotPolicy.YES: "spot only", SpotPolicy.ANY: "spot or on-demand"}
@@ -15,7 +16,7 @@ _SPOT = {SpotPolicy.NO: "on-demand only", SpotPolicy.YES: "spot only", SpotPolic
 
 def cloud(name: str) -> str:
     """Return the name of a cloud as it writes it itself, unescaped."""
-    return _CLOUDS.get(name, name)
+    return _CLOUDS.get(machines_of(name), name)
 
 
 def details(job: JobRequest) -> str:
@@ -27,7 +28,7 @@ def details(job: JobRequest) -> str:
         parts.append(f"at most {rate(job.max_price_usd_h)}")
     if job.candidates:
         order = " in this order" if job.clouds_in_order else ""
-        parts.append(f"clouds {', '.join(safe(name, 40) for name in job.candidates[:6])}{order}")
+        parts.append(f"clouds {', '.join(safe(machines_of(name), 40) for name in job.candidates[:6])}{order}")
     if job.regions:
         parts.append("regions " + ", ".join(safe(name, 40) for name in job.regions[:6]))
     if job.min_reliability is not None:

@@ -15,6 +15,7 @@ from bot.services.grants import amendments
 from bot.slack.blocks.approvals import APPROVE, votes_of
 from bot.slack.blocks.elements import dollars, safe, when
 from bot.slack.blocks.offers import line, place
+from ledger.kernel.job import JobRequest
 from ledger.kernel.request_kind import RENTS
 from ledger.kernel.states import RequestState, SessionState
 from ledger.models import Option
@@ -137,6 +138,14 @@ def _fitting(parts: Iterable[str]) -> str:
             break
         said = longer
     return said
+
+
+def how_it_ends(job: JobRequest, time_h: Decimal | None, boot_s: int | None) -> str:
+    """Say when it is ready, and that it ends by itself, after `time_h` hours where that is not said elsewhere."""
+    if job.makes_volume:
+        return "deleted at its end with all data on it · also paid while no machine uses it"
+    ready = f"ready in about {brief(Decimal(boot_s) / 3600)} · " if boot_s else ""
+    return f"{ready}ends by itself{f' after {brief(time_h)}' if time_h is not None else ''}"
 
 
 def extended_to(view: RequestView, session: SessionView | None) -> list[str]:

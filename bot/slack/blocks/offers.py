@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 
-from bot.rules.values.job_text import of_machines
+from bot.rules.values.job_text import machine
 from bot.rules.values.phrases import ANY_REGION, place_name
 from bot.services.market.codec import hold_line, offer_from_json, parts_line
 from bot.slack.blocks import job as job_words
@@ -43,7 +43,7 @@ class OfferLine:
     @property
     def gpus(self) -> str:
         """Name the GPUs, unescaped: `4× A100-80GB`."""
-        return f"{of_machines(self.offer.nodes)}{self.offer.gpu_count}× {self.offer.gpu}"
+        return machine(self.offer.nodes, self.offer.gpu_count, self.offer.gpu)
 
 
 def line(option: Option) -> OfferLine:

@@ -51,6 +51,7 @@ from bot.slack.blocks.elements import (
 from bot.slack.blocks.offer_terms import (
     card_amounts,
     extended_to,
+    how_it_ends,
     limit_held,
     most_reliable,
     price_parts,
@@ -128,7 +129,7 @@ def title(view: RequestView) -> str:
     request = view.request
     job = request.job
     match request.kind:
-        case RequestKind.PROVISION | RequestKind.OVERRIDE_12H:
+        case RequestKind.PROVISION | RequestKind.OVERRIDE_12H | RequestKind.VOLUME:
             return machine_title(view)
         case RequestKind.MIGRATE:
             return f"Move to {machine_title(view)}"
@@ -200,13 +201,12 @@ def _terms(view: RequestView, option: Option, facts: CardFacts, short: int = 0) 
     asked = request.job.gpu
     which = "" if asked.names == (one.offer.gpu,) and asked.count_min == asked.count_max else f"{safe(one.gpus)} · "
     why = why_shown(view)
-    lines = [f"{which}{safe(place(one.offer))}{f' · *{why}*' if why else ''}"]
+    where = place(one.offer, kind=request.kind is not RequestKind.VOLUME)
+    lines = [f"{which}{safe(where)}{f' · *{why}*' if why else ''}"]
     about, extra = map(escape, price_parts(view, option))
     lines.append(f"{rate(one.price_usd_h)} · *{about}*{extra} · never more than {dollars(most_usd)}")
     if request.kind in RENTS:
-        boot_s = facts.boot_s if short < 2 else None
-        ready = f"ready in about {brief(Decimal(boot_s) / 3600)} · " if boot_s else ""
-        lines.append(f"{ready}ends by itself{f' after {brief(time_h)}' if short < 3 else ''}")
+        lines.append(how_it_ends(request.job, time_h if short < 3 else None, facts.boot_s if short < 2 else None))
     elif request.kind is RequestKind.EXTEND:
         lines += [*extended_to(view, facts.extends), "Until it's approved, the current end stays."]
     other = most_reliable(view, option)

@@ -75,7 +75,7 @@ def launch_body(spec: InstanceSpec, at: datetime) -> dict[str, Any]:
         "tags": [{"key": CREATED_TAG, "value": at.strftime(CREATED_FORM)}],
     }
     if spec.volume is not None:
-        mount = {"mount_point": VOLUMES_PATH.format(spec.volume.name), "file_system_id": spec.volume.ref}
+        mount = {"mount_point": spec.volume.path, "file_system_id": spec.volume.ref}
         body["file_system_mounts"] = [mount]
     if _UUID.fullmatch(spec.image):
         body["image"] = {"id": spec.image}

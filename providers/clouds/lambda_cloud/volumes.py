@@ -36,6 +36,7 @@ class LambdaVolumes(VolumeAdapter):
     KEY_PAGE, KEY_VARIABLE = LambdaProvider.KEY_PAGE, LambdaProvider.KEY_VARIABLE
     CREATE = ("POST", "/filesystems")
     ONE = "/filesystems"
+    BY_USE = True
     REF_WRONG = "that is not an id of a Lambda file system; one is 32 hexadecimal digits"
 
     def __init__(self, config: LambdaConfig, *more: Any) -> None:

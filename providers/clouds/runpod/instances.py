@@ -99,7 +99,7 @@ def _storage(spec: InstanceSpec, container_gb: int) -> dict[str, Any]:
     if spec.volume is None:
         mounts: dict[str, Any] = {"persistent": {"size": volume_gb(spec.disk_gb), "path": VOLUME_PATH}}
         return {"disk": container_gb, "mounts": mounts}
-    mounts = {"network": [{"volumeId": spec.volume.ref, "path": VOLUMES_PATH.format(spec.volume.name)}]}
+    mounts = {"network": [{"volumeId": spec.volume.ref, "path": spec.volume.path}]}
     return {"disk": container_gb + volume_gb(spec.disk_gb), "mounts": mounts}
 
 

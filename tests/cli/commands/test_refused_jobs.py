@@ -61,13 +61,15 @@ DOCUMENTS: Mapping[str, tuple[dict[str, Any], str]] = {
     "system folder": (mounted("s3://bucket/d", "/etc"), "/etc belongs to the machine's system"),
     "no mode": (mounted({"source": "s3://bucket/d"}), "needs a mode; write mode: COPY"),
     "scheme": (mounted("ftp://host/d"), "'ftp://host/d' is not a source; write it like s3://bucket/data"),
-    "volume": ({**JOB, "volumes": {"/data": "team-data"}}, "volumes"),
+    "volume": ({**JOB, "volume": "team-data"}, "You have no volume “team-data”."),
+    "name of a volume": ({**JOB, "volume": "Team Data"}, "is no name for a volume"),
+    "no such field": ({**JOB, "volumes": {"/data": "team-data"}}, "volumes"),
 }
 #: The same in words, where words are all that a door takes.
 WORDS: Mapping[str, tuple[str, str]] = {
     "config": (WRONG_CONFIG, NOT_ALLOWED),
     "mount": ('4090 2h run="x" file_mounts=/data:s3://b/d', "“file_mounts” is not a known word."),
-    "volume": ('4090 2h run="x" volume=team-data', "“volume” is not a known word."),
+    "volume": ('4090 2h run="x" volume=team-data', "You have no volume “team-data”."),
 }
 
 

@@ -9,7 +9,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bot.rules.policy.policy import Policy
-from bot.rules.pricing.hours_cap import check, is_above, left, rented
+from bot.rules.pricing.hours_cap import check, counted, is_above, left, rented
+from ledger.kernel.job import VOLUME, GpuConstraint, JobRequest
 from tests.rules.builders import HOURS
 
 POLICY = Policy()
@@ -70,3 +71,9 @@ def test_the_cap_itself_and_an_override_are_inside(total: Decimal, allowed: Deci
 )
 def test_a_run_is_rented_in_quarters_of_an_hour(needed: str, asked: str) -> None:
     assert rented(Decimal(needed)) == Decimal(asked)
+
+
+@given(HOURS)
+def test_the_cap_counts_the_hours_of_machines_and_none_of_volumes(hours: Decimal) -> None:
+    assert counted(JobRequest(GpuConstraint(), hours), hours) == hours
+    assert counted(JobRequest(GpuConstraint((f"{VOLUME}data",)), hours), hours) == 0

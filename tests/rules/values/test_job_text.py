@@ -6,8 +6,8 @@ from decimal import Decimal
 
 import pytest
 
-from bot.rules.values.job_text import title, what_is_requested
-from ledger.kernel.job import GpuConstraint, JobRequest
+from bot.rules.values.job_text import days, gpus, machine, title, what_is_requested
+from ledger.kernel.job import VOLUME, GpuConstraint, JobRequest
 from ledger.kernel.request_kind import RequestKind
 
 
@@ -33,3 +33,19 @@ def test_no_kind_is_forgotten() -> None:
 def test_a_set_names_its_machines() -> None:
     job = JobRequest(GpuConstraint(names=("H100",), count_min=8, count_max=8), Decimal(2), nodes=3)
     assert title(job) == "3 machines of 8× H100 for 2 hours"
+
+
+def test_a_volume_is_named_with_its_size_and_its_time() -> None:
+    job = JobRequest(GpuConstraint(names=(f"{VOLUME}data",)), Decimal(336), disk_gb=2000)
+    assert what_is_requested(RequestKind.VOLUME, job, None) == "A 2,000 GB volume data for 14 days"
+    assert gpus(job.gpu) == machine(1, 1, f"{VOLUME}data") == "volume data"
+
+
+@pytest.mark.parametrize(("hours", "said"), [("24", "1 day"), ("336", "14 days"), ("36", "36 hours"), ("6", "6 hours")])
+def test_a_long_time_is_said_in_days_where_it_is_a_number_of_them(hours: str, said: str) -> None:
+    assert days(Decimal(hours)) == said
+
+
+def test_what_runs_is_named_by_its_gpus() -> None:
+    assert machine(1, 4, "H100", "x") == "4x H100"
+    assert machine(2, 8, "") == "2 machines of 8× GPU"

@@ -16,6 +16,7 @@ from bot.services.audit.invariants import (
     node_sets,
     settled,
     spending,
+    volumes,
     waiting,
     world,
 )
@@ -56,6 +57,7 @@ async def check(
         *spending.check(books),
         *money.check(books, steps_s),
         *node_sets.check(books),
+        *volumes.check(books),
         *waiting.check(books),
         *(Violation("budgets never overshoot", of, "what it may still spend is stored wrongly") for of in wrong),
     ]

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from bot.rules.checkpoints.verification import NOTHING_PROTECTS
 from bot.rules.instances.checked_gpus import checked_gpus
-from bot.rules.values.job_text import of_machines
+from bot.rules.values.job_text import machine
 from bot.rules.values.phrases import hours, rate, unreconciled
 from bot.services.nodes.connection import known_hosts, ssh_command
 from bot.services.nodes.ports import AskedPort, ports_of
@@ -28,6 +28,7 @@ from bot.slack.blocks.elements import (
     when,
 )
 from bot.slack.blocks.progress import ran_for
+from ledger.kernel.job import volume_of
 from ledger.kernel.states import SessionState
 from ledger.models import Instance, Session
 from ledger.queries.views import SessionView
@@ -49,7 +50,7 @@ def ready(view: SessionView, command: str, able: Capabilities | None = None, *, 
     if row is None:
         return Message(f"Your {what(session)} is ready.", (section(f"Your *{what(session)}* is ready."),))
     lead = f"Your *{what(session)}* at {safe(row.cloud, 40)} is ready."
-    lines = [f"Connect: {code(ssh_command(row), 400)}"] if row.ssh_host else [_no_address(able)]
+    lines = [f"Connect: {code(ssh_command(row), 400)}"] if row.ssh_host else [_no_address(able, session)]
     if row.ssh_host and keyless:
         add = code(f"{command} key add ssh-ed25519 AAAA…")
         lines.append(f"You can't log in, because you have no SSH key here. To add one: {add}")
@@ -63,6 +64,7 @@ def ready(view: SessionView, command: str, able: Capabilities | None = None, *, 
         lines.append(f"Ends: {when(session.deadline)} (approved for at most {hours(Decimal(session.hours))})")
         lines.append(f"More time: {code(f'{command} extend {session.short_id} 1h')}")
     ending = f"To end it earlier: the button, or {code(f'{command} terminate {session.short_id}')}."
+    ending += " All data on it is deleted then." if volume_of(session.gpu) else ""
     can_extend = session.deadline is not None and (able is None or not able.batch)
     buttons = [*([more_button(session)] if can_extend else []), end_button(session)]
     if able is not None and not able.terminate:
@@ -107,7 +109,9 @@ def ready_for_others(view: SessionView, able: Capabilities | None = None) -> Mes
     session, row = view.session, view.instance
     where = f" at {safe(row.cloud, 40)}" if row is not None else ""
     lead = f"The *{what(session)}* that {person(session.owner)} shares with you{where} is ready."
-    lines = [f"Connect: {code(ssh_command(row), 400)}" if row is not None and row.ssh_host else _no_address(able)]
+    lines = [
+        f"Connect: {code(ssh_command(row), 400)}" if row is not None and row.ssh_host else _no_address(able, session)
+    ]
     lines += port_lines(view)
     lines += [f"Ends: {when(session.deadline)}"] if session.deadline else []
     ids = context(f"Session {code(session.short_id)}")
@@ -160,7 +164,10 @@ def known(row: Instance) -> str:
     return f" · for `known_hosts`: {code(line, 1_200)}" if line else ""
 
 
-def _no_address(able: Capabilities | None) -> str:
+def _no_address(able: Capabilities | None, session: Session) -> str:
+    if name := volume_of(session.gpu):
+        path = able.volume_path.format(name) if able is not None else ""
+        return f"Mount it with {code(f'volume={name}')} in a request. Machines find it at {code(path)}."
     if able is None or able.ssh:
         return "The cloud reports no SSH address."
     return "It runs your command. There is no SSH, so its GPUs are not checked."
@@ -233,4 +240,4 @@ def details_button(session: Session) -> Block:
 
 def what(session: Session) -> str:
     """Describe the GPUs, escaped: `4× A100-80GB`, `2 machines of 4× A100-80GB`."""
-    return f"{of_machines(session.nodes)}{session.gpu_count}× {safe(session.gpu, 60) or 'GPU'}"
+    return safe(machine(session.nodes, session.gpu_count, session.gpu), 100)

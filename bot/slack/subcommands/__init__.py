@@ -1,0 +1,1 @@
+"""Subcommands of `/gpu` that need several calls: what was spent, and network volumes."""

@@ -1,0 +1,1 @@
+"""What is rented beside machines, over HTTP."""

@@ -1,0 +1,110 @@
+"""A machine mounts a volume where it is; what can't be is refused before the request is posted, and costs nothing."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from bot.rules.values.reply_code import ReplyCode
+from bot.services.instances.launch_spec import VOLUME_PATH
+from bot.services.runtime.commands import Reply
+from ledger.kernel.job import GpuConstraint
+from ledger.kernel.states import InstanceState, RequestState, SessionState
+from tests.services.sessions.volumes.scene import approved, ready, session, there
+from tests.support.world import DAVE, World
+
+A100 = GpuConstraint(("A100-SXM-80GB",))
+
+
+async def ask(w: World, **changes: Any) -> Reply:
+    """Ask for an A100 for two hours with the volume."""
+    return await w.ask(**{"gpu": A100, "volume": "data", **changes})
+
+
+async def running(w: World, **changes: Any) -> str:
+    reply = await ask(w, **changes)
+    assert reply.ok, reply
+    request_id = str(reply.data["request_id"])
+    await w.settle()
+    decided = await w.decide(request_id)
+    assert decided.ok, decided
+    await w.settle()
+    await w.run(60, 20)
+    return request_id
+
+
+async def test_it_is_mounted_into_a_machine_where_it_is_and_outlives_it(w: World) -> None:
+    await ready(w, regions=("US-KS-2",))
+    (ref,) = there(w)
+    request_id = await running(w)
+    view = await w.view(request_id)
+    assert {(one.cloud, one.offer["region"]) for one in view.options} == {("runpod", "US-KS-2")}
+    (pod,) = (one for one in w.clouds["runpod"].account.instances.values())  # type: ignore[attr-defined]
+    assert (pod.order.network_volume, pod.order.volume_path) == (ref, "/volumes/data")
+    assert pod.order.env[VOLUME_PATH] == "/volumes/data"
+    row = view.instances[0]
+    assert row.price_usd_h == Decimal(str(row.offer["price_usd_h"]))
+    assert (await w.end(request_id)).ok
+    await w.run(200, 20)
+    assert there(w) == [ref]
+    assert [one.state for one in (await w.books()).sessions] == [SessionState.RUNNING, SessionState.TERMINATED]
+
+
+async def test_one_that_is_used_is_not_deleted_and_no_machine_outlives_it(w: World) -> None:
+    await ready(w, regions=("US-KS-2",))
+    volume = await session(w)
+    request_id = await running(w)
+    used = await w.end(volume.id)
+    assert (used.code, "is used by session" in used.sentence) == (ReplyCode.VOLUME_IN_USE, True)
+    longer = await w.more(request_id, "100", reason="more")
+    assert (longer.code, "volume extend data 7d" in longer.sentence) == (ReplyCode.NO_VOLUME, True)
+    assert len(there(w)) == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "said"),
+    [
+        ({"volume": "other"}, ReplyCode.NO_VOLUME, "You have no volume “other”. You have these: data."),
+        ({"actor": DAVE}, ReplyCode.NO_VOLUME, "You have none. To make one:"),
+        ({"candidates": ("vast",)}, ReplyCode.VOLUME_ELSEWHERE, "vast has no network volumes. These have them: runpod"),
+        ({"candidates": ("lambda",)}, ReplyCode.VOLUME_ELSEWHERE, "it is at runpod, and you asked for lambda."),
+        ({"regions": ("EU",)}, ReplyCode.VOLUME_ELSEWHERE, "it is in US-KS-2, and you asked for EU."),
+        ({"gpu": GpuConstraint(("V100",))}, ReplyCode.VOLUME_ELSEWHERE, "For sale there now:"),
+        ({"hours": Decimal(48)}, ReplyCode.NO_VOLUME, "before the machine would. Extend it first"),
+    ],
+)
+async def test_what_cannot_be_is_refused_before_anything_is_posted(
+    w: World, changes: dict[str, Any], code: ReplyCode, said: str
+) -> None:
+    await ready(w, regions=("US-KS-2",))
+    before, creates = len((await w.books()).requests), len(w.engine.creates)
+    refused = await ask(w, **changes)
+    assert (refused.code, said in refused.sentence) == (code, True), refused
+    assert len((await w.books()).requests) == before
+    await w.settle()
+    assert len(w.engine.creates) == creates
+
+
+async def test_one_that_is_not_ready_yet_is_refused(w: World) -> None:
+    await approved(w)
+    refused = await ask(w)
+    assert (refused.code, "not ready" in refused.sentence) == (ReplyCode.NO_VOLUME, True)
+
+
+async def test_a_machine_is_not_launched_when_its_volume_has_gone_meanwhile(w: World) -> None:
+    await ready(w, regions=("US-KS-2",))
+    (ref,) = there(w)
+    reply = await ask(w)
+    await w.settle()
+    w.clouds["runpod"].account.network_volumes[ref].end(w.clock.now(), 0.0)  # type: ignore[attr-defined]
+    await w.run(180, 20)
+    request_id = str(reply.data["request_id"])
+    assert (await w.decide(request_id)).ok
+    await w.settle()
+    view = await w.view(request_id)
+    assert [row.state for row in view.instances] == [InstanceState.REJECTED]
+    assert "The volume data has ended" in view.instances[0].outcome
+    assert view.request.state is not RequestState.APPROVED
+    assert w.clouds["runpod"].account.instances == {}  # type: ignore[attr-defined]
