@@ -67,7 +67,8 @@ async def submit(
     if isinstance(bound, Reply):
         return bound
     job, kind = bound, RequestKind.VOLUME if bound.makes_volume else kind
-    refusal = _refuse(ctx, job) or await _refuse_people(ctx, command.actor, job)
+    checked = _refuse_volume(ctx, job) if job.makes_volume else _refuse(ctx, job)
+    refusal = checked or await _refuse_people(ctx, command.actor, job)
     if refusal is not None:
         return refusal
     now = ctx.clock.now()
@@ -173,6 +174,12 @@ def _twice(request_id: str) -> str:
     return f"You already have the same request waiting: {short}. To cancel one: {cli_command(f'cancel {short}')}."
 
 
+def _refuse_volume(ctx: Context, job: JobRequest) -> Reply | None:
+    """Refuse a network volume that no cloud here has, or not so."""
+    wrong = volumes.check(job, ctx.catalog.capabilities) or job_bounds.reason(job.reason, ctx.policy)
+    return refuse(*wrong) if wrong else None
+
+
 def _refuse(ctx: Context, job: JobRequest) -> Reply | None:
     """Refuse what needs no cloud to judge, with the same checks and sentences in every client."""
     policy, able = ctx.policy, ctx.catalog.capabilities
@@ -181,9 +188,6 @@ def _refuse(ctx: Context, job: JobRequest) -> Reply | None:
         return refuse(
             ReplyCode.NO_CLOUDS, f"No cloud is set up here. {cli_command('doctor')} lists the missing settings."
         )
-    if job.makes_volume:
-        wrong = volumes.check(job, able) or job_bounds.reason(job.reason, policy)
-        return refuse(*wrong) if wrong else None
     unknown = [name for name in job.candidates if name not in clouds]
     if job.candidates and len(unknown) == len(job.candidates):
         return refuse(ReplyCode.UNKNOWN_CLOUD, f"None of {', '.join(unknown)} is set up here. Use {', '.join(clouds)}.")
