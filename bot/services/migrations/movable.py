@@ -68,11 +68,11 @@ def target_job(view: SessionView, to: str, at_step: int | None, now: datetime) -
     session, row, job = view.session, view.instance, view.request.job
     reason = f"Move of session {session.short_id}{f' from step {at_step:,}' if at_step is not None else ''}"
     cloud, is_offer, _ = to.partition(":")
-    named, is_cheaper = bool(to) and to != CHEAPER, row is not None and to == CHEAPER
+    named, is_cheaper = bool(to) and to != CHEAPER, to == CHEAPER
     same = replace(job.gpu, names=(session.gpu,), count_min=session.gpu_count, count_max=session.gpu_count)
     return replace(
         job,
-        gpu=same if is_cheaper else job.gpu,
+        gpu=same if is_cheaper and session.gpu else job.gpu,
         hours=left_h(session.deadline, now) if session.deadline else job.hours,
         candidates=(cloud,) if named else job.candidates if job.volume else (),
         regions=() if named and not job.volume else job.regions,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from decimal import Decimal
@@ -64,6 +65,29 @@ async def passed(run: Run, hours: float) -> None:
     await run.tick()
 
 
+async def test_two_replicas_that_look_at_once_tell_an_owner_once(w: World) -> None:
+    w.tune(max_hours=Decimal(100))
+    async with running(w, hours=60):
+        priced(w, "0.5")
+        w.tune(suggest_move_usd=Decimal(2))
+        assert sorted(await asyncio.gather(savings_due(w.ctx), savings_due(w.ctx))) == [0, 1]
+        assert len(await told(w)) == 1
+
+
+async def test_a_run_that_cannot_be_moved_or_whose_agent_is_silent_is_left_out(w: World) -> None:
+    w.tune(max_hours=Decimal(100))
+    async with running(w, hours=60) as run:
+        priced(w, "0.5")
+        w.tune(suggest_move_usd=Decimal(2), end_when_unresponsive=False)
+        run.first.silent = True
+        w.clock.advance(400)
+        assert await savings_due(w.ctx) == 0
+        run.first.silent = False
+        await passed(run, 0.1)
+        assert await savings_due(w.ctx) == 1
+
+
+@pytest.mark.slow
 async def test_an_owner_is_told_once_a_day_and_the_command_moves_the_run_there(w: World) -> None:
     w.tune(max_hours=Decimal(100))
     async with running(w, hours=60) as run:
