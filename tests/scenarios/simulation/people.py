@@ -49,7 +49,7 @@ class People:
     def plan(self) -> None:
         """Put the day of these people on the agenda."""
         random = self.place.random
-        for _ in range(random.randint(3, 6)):
+        for _ in range(random.choice((3, 4, 4, 5))):
             self.place.after(random.uniform(0, 1800), self.ask)
         for _ in range(random.randint(2, 6)):
             self.place.after(random.uniform(300, 4500), self.do_something)
