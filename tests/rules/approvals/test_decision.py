@@ -18,6 +18,7 @@ from bot.rules.approvals.decision import (
     Decision,
     DecisionInput,
     RequestFacts,
+    is_requester,
     linked,
     plan,
     verdict,
@@ -377,8 +378,11 @@ def test_whatever_is_allowed_was_allowed_by_every_rule(
         return
     assert who.known
     assert who.team_ok
-    assert (who.is_bot, who.is_deleted, who.is_guest) == (False, False, False)
-    assert request.state in (RequestState.PENDING, RequestState.QUOTING)
+    assert (who.is_bot, who.is_deleted) == (False, False)
+    # A guest may withdraw their own request, as everybody may.
+    assert not who.is_guest or (what.decision is Decision.CANCEL and is_requester(request, who.actor))
+    assert request.state in UNDECIDED
+    assert request.state is not RequestState.WAITING or what.decision is not Decision.APPROVE
     if what.decision is not Decision.CANCEL:
         assert (who.actor.kind, who.actor.id, who.actor.team) != (
             request.requester.kind,
