@@ -31,7 +31,7 @@ from bot.services.runtime import idempotency, liveness
 from bot.services.runtime.context import Context
 from bot.services.runtime.event_order import NUMBER_EVERY_S, EventNumbering
 from bot.services.runtime.ports import Messenger
-from bot.services.sessions import expiration, idle_termination, overspend, retained_disks, transfer
+from bot.services.sessions import expiration, idle_termination, overspend, retained_disks, shared_queues, transfer
 from bot.services.webhooks import delivery
 from bot.ticker.schedule import ScheduledJob
 
@@ -100,6 +100,7 @@ def jobs(ctx: Context, messenger: Messenger | None, recover: Recover | None) -> 
         ScheduledJob("deadlines", lambda: expiration.deadlines_due(ctx), tick_s, (hints.sessions,)),
         ScheduledJob("drift", lambda: overspend.overspend_due(ctx), overspend.LOOK_S, (hints.spend,), drain=False),
         ScheduledJob("agents", lambda: idle_termination.idle_terminations_due(ctx), liveness.LOOK_S, drain=False),
+        ScheduledJob("shared-queues", lambda: shared_queues.shared_queues_due(ctx), shared_queues.LOOK_S, drain=False),
         ScheduledJob(
             "overlooked", lambda: operator_reminders.operator_reminders_due(ctx), operator_reminders.LOOK_S, drain=False
         ),

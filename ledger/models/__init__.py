@@ -24,7 +24,7 @@ from ledger.models.costs import (
     Unrolled,
     UnsettledSpend,
 )
-from ledger.models.jobs import CommandResult, ResumePoint
+from ledger.models.jobs import CommandClaim, CommandResult, ResumePoint
 from ledger.models.journal import (
     Event,
     EventHash,
@@ -62,6 +62,7 @@ __all__ = [
     "BillLine",
     "BudgetLimit",
     "Claimable",
+    "CommandClaim",
     "CommandResult",
     "Consumer",
     "Delegation",

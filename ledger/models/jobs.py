@@ -1,4 +1,4 @@
-"""Store the results of a queue's commands, and the checkpoints from which replacements continue."""
+"""Store who runs a queue's commands, their results, and the checkpoints from which replacements continue."""
 
 from __future__ import annotations
 
@@ -35,6 +35,23 @@ class CommandResult(Base):
         CheckConstraint("number > 0", name="ck_command_results_number_positive"),
         CheckConstraint("ended_at >= started_at", name="ck_command_results_ended_after_start"),
     )
+
+
+class CommandClaim(Base):
+    """Store to which machine a command of a shared queue was dealt. Triggers refuse every change of it.
+
+    It is dealt once in each `round`, and again only when the machine of the round before is proved gone.
+    """
+
+    __tablename__ = "command_claims"
+
+    session_id: Mapped[str] = mapped_column(ForeignKey("sessions.id"), primary_key=True)
+    number: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    round: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    instance_id: Mapped[str] = mapped_column(ForeignKey("instances.id"), index=True)
+    dealt_at: Mapped[datetime] = mapped_column(UtcDateTime)
+
+    __table_args__ = (CheckConstraint("number > 0 AND round >= 0", name="ck_command_claims_counted"),)
 
 
 class ResumePoint(Base):

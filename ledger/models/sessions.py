@@ -57,6 +57,8 @@ class Session(Claimable, Base):
     gpu_count: Mapped[int] = mapped_column(Integer, default=1)
     #: Machines of one set, each with so many GPUs: all of them run, or the session ends.
     nodes: Mapped[int] = mapped_column(Integer, default=1, server_default="1")
+    #: Commands of the queue that these machines share, so that each works alone; 0: they are one set, or one machine.
+    dealt_commands: Mapped[int] = mapped_column(Integer, default=0, server_default="0")
 
     @property
     def short_id(self) -> str:

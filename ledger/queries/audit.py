@@ -13,6 +13,8 @@ from ledger.engine.db import Database
 from ledger.models import (
     AdvanceApproval,
     Approval,
+    CommandClaim,
+    CommandResult,
     Event,
     EventOrder,
     GrantRow,
@@ -55,6 +57,8 @@ class Books:
     wait_limits: tuple[WaitLimits, ...] = ()
     nodes: tuple[Node, ...] = ()
     migrations: tuple[Migration, ...] = ()
+    results: tuple[CommandResult, ...] = ()
+    claims: tuple[CommandClaim, ...] = ()
 
     def rows(self) -> Iterator[Any]:
         """Yield every row of every table."""
@@ -88,6 +92,8 @@ async def read_books(db: Database) -> Books:
             await table(WaitLimits),
             await table(Node),
             await table(Migration),
+            await table(CommandResult),
+            await table(CommandClaim),
         )
 
 

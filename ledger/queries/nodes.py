@@ -49,6 +49,9 @@ class NodeContext:
     #: The step of the migration that it is the target of, and from where its run continues.
     moved_to: MigrationStep | None = None
     resume_from: str | None = None
+    #: How many commands its session's machines share, and how many GPUs each has.
+    dealt_commands: int = 0
+    gpus: int = 1
 
     @property
     def approved_until(self) -> datetime | None:
@@ -75,6 +78,8 @@ async def node_contexts(tx: AsyncSession, instance_ids: Collection[str]) -> dict
             away.started_at,
             here.step,
             here.saved_from,
+            Session.dealt_commands,
+            Session.gpu_count,
         )
         .join(Instance, Instance.id == Node.instance_id)
         .join(Session, Session.id == Node.session_id)
@@ -158,14 +163,14 @@ async def suspects(tx: AsyncSession, silent_before: datetime, idle_before: datet
     """List running sessions to look at, by their agents' check-ins.
 
     Those are: unresponsive or idle since before then, with a finished job, or with an announced early end. The agent
-    on the first machine of a set speaks for the set.
+    on the first machine of a set speaks for the set. Machines that share a queue are looked at one by one elsewhere.
     """
     rows: Any = await tx.execute(
         select(Session.id, Instance.id)
         .join(Instance, Instance.session_id == Session.id)
         .join(Node, Node.instance_id == Instance.id)
         .where(Session.state == SessionState.RUNNING, Instance.state == InstanceState.LIVE)
-        .where(func.coalesce(Instance.node_rank, 0) == 0)
+        .where(func.coalesce(Instance.node_rank, 0) == 0, Session.dealt_commands == 0)
         .where(
             or_(
                 Node.at <= silent_before,
@@ -244,7 +249,8 @@ async def due_for_login(tx: AsyncSession, now: datetime, limit: int) -> list[Ins
     query = (
         select(Instance)
         .join(Session, Session.id == Instance.session_id)
-        .where(Instance.state == InstanceState.LIVE, Instance.reachable_at.is_(None), Session.ready_at.is_(None))
+        .where(Instance.state == InstanceState.LIVE, Instance.reachable_at.is_(None))
+        .where(or_(Session.ready_at.is_(None), Session.dealt_commands > 0))
         .where(Instance.login_key.is_not(None), Instance.host_key_at.is_not(None), Instance.ssh_host.is_not(None))
         .where(Instance.status == "running", _may_log_in(now))
         .order_by(Instance.live_at, Instance.id)

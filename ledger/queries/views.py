@@ -30,6 +30,7 @@ from ledger.models import (
     WaitLimits,
 )
 from ledger.queries.access import Whose, own_or_shared, shared_with
+from ledger.queries.jobs.command_claims import ended_counts
 from ledger.queries.lookups import current_quote, open_advances, override_of, session_of
 from ledger.queries.nodes import nodes_of
 from ledger.queries.orphans import unknown_instances
@@ -96,6 +97,8 @@ class SessionView:
     migration: Migration | None = None
     #: The other machines of its set, whose first one is `instance`, each with what is booked of it.
     others: tuple[tuple[Instance, Booked], ...] = ()
+    #: Of a queue that its machines share: how many commands are done, and how many failed.
+    ended_commands: tuple[int, int] = (0, 0)
 
     @property
     def price_usd_h(self) -> Decimal:
@@ -234,10 +237,14 @@ async def views_of_sessions(tx: AsyncSession, sessions: Sequence[Session]) -> li
     request_ids = [s.request_id for s in sessions]
     requests = {r.id: r for r in await tx.scalars(select(Request).where(Request.id.in_(request_ids)))}
     rows = (await tx.scalars(select(Instance).where(Instance.session_id.in_(ids)).order_by(Instance.n))).all()
+    sharing = {s.id for s in sessions if s.dealt_commands}
     newest = {i.session_id: i for i in rows if not i.node_rank}
+    # Of the machines that share a queue any may end first, so the first open one stands for them.
+    newest |= {i.session_id: i for i in reversed(rows) if i.session_id in sharing and i.state in OPEN_INSTANCE}
+    ended = await ended_counts(tx, sharing) if sharing else {}
     further: defaultdict[str, list[Instance]] = defaultdict(list)
     for one in rows:
-        if one.node_rank:
+        if one is not newest.get(one.session_id) and (one.node_rank or one.session_id in sharing):
             further[one.session_id].append(one)
     grants = {
         g.session_id: g
@@ -278,6 +285,7 @@ async def views_of_sessions(tx: AsyncSession, sessions: Sequence[Session]) -> li
                 shared_with=shared.get(s.request_id, ()),
                 migration=moves.get(s.id),
                 others=tuple((one, every.get(one.id, NOTHING)) for one in others),
+                ended_commands=ended.get(s.id, (0, 0)),
             )
         )
     return found

@@ -77,6 +77,8 @@ class SandboxAgent:
     saved_step: int | None = None
     saved_at: datetime | None = None
     asks: tuple[str, ...] = ()
+    #: The commands that its last answer dealt to it, by their numbers.
+    commands: dict[int, str] = field(default_factory=dict)
     deadline: datetime | None = None
     #: The number of the last answer whose signature was right.
     believed: int = 0
@@ -134,6 +136,7 @@ class SandboxAgent:
         """Do what the answer asks for, and believe its deadline when its signature says that it may."""
         self.asks, self.api_problem = tuple(answer["asks"]), str(answer.get("api_problem", ""))
         self.token = str(answer.get("token") or self.token)
+        self.commands = {int(number): str(text) for number, text in answer.get("commands") or ()}
         if "save" in self.asks:
             self.saved_step, self.saved_at = int(self.step), now
         if "pause" in self.asks or "stop" in self.asks:

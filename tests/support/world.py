@@ -31,7 +31,7 @@ from bot.services.runtime.clock_guard import GuardedClock
 from bot.services.runtime.commands import Cancel, Decide, Extend, Provision, Reply, Terminate
 from bot.services.runtime.context import Context, Hints
 from bot.services.runtime.ports import Delivered, DeliveryFailed
-from bot.services.sessions import extension, service, transfer
+from bot.services.sessions import extension, service, shared_queues, transfer
 from ledger.core.inbox import InboxWriter
 from ledger.core.writes import amend
 from ledger.engine.db import Database
@@ -197,6 +197,7 @@ class World:
         if not again:
             await operator_reminders.operator_reminders_due(self.ctx)
             done += await transfer.transfers_due(self.ctx)
+            done += await shared_queues.shared_queues_due(self.ctx)
             await resume.resumes_due(self.ctx)
         for cloud in await self._worth_a_look():
             if not again or self.looked.get(cloud, True):

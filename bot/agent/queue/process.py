@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -11,7 +12,7 @@ from typing import Any
 
 from bot.agent.job_process import own_program
 from bot.agent.queue.journal import JOURNAL, QueueJournal
-from bot.agent.queue.order import read_order
+from bot.agent.queue.order import QueueOrder, keep_dealt, read_order
 
 #: The most results of one check-in.
 MOST_RESULTS = 16
@@ -35,7 +36,7 @@ class QueueProcess:
         if self._process is not None and self._process.poll() is None:
             return
         order = read_order(self.folder)
-        if order is None or self._read().results.keys() >= order.queue.commands.keys():
+        if order is None or (not order.queue.dealt_of and self._is_over(order)):
             return
         try:
             nothing = subprocess.DEVNULL
@@ -47,10 +48,16 @@ class QueueProcess:
             return  # The next check-in tries again.
 
     def take(self, answer: Mapping[str, Any]) -> None:
-        """Learn from an answer which results arrived."""
+        """Learn from an answer which results arrived, and which commands it deals to this machine."""
         taken = answer.get("results_taken")
         if isinstance(taken, int) and taken >= 0:
             self.taken = taken
+        if answer.get("commands"):
+            with contextlib.suppress(OSError):  # The next answer says them again.
+                keep_dealt(self.folder, answer["commands"])
+
+    def _is_over(self, order: QueueOrder) -> bool:
+        return self._read().results.keys() >= order.queue.commands.keys()
 
     @property
     def is_reporting(self) -> bool:
@@ -78,7 +85,8 @@ class QueueProcess:
             },
             "results": [{"index": self.taken + place, **asdict(one)} for place, one in enumerate(sent, 1)],
         }
-        is_over = journal.results.keys() >= planned.commands.keys()
+        # A machine that shares its queue may get more commands, so GPU Shopper says when it has no work.
+        is_over = not planned.dealt_of and self._is_over(order)
         if is_over and self.taken + len(sent) >= len(results):
             is_good = not failed and not planned.failed
             return found | {"job": "done" if is_good else "failed", "job_exit_code": 0 if is_good else 1}

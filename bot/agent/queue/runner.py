@@ -50,8 +50,8 @@ class QueueRunner:
 
     @property
     def is_over(self) -> bool:
-        """Whether every command has its result."""
-        return self.journal.results.keys() >= self.order.queue.commands.keys()
+        """Whether every command has its result. Of a queue that is dealt, more may come."""
+        return not self.order.queue.dealt_of and self.journal.results.keys() >= self.order.queue.commands.keys()
 
     def run(self) -> None:
         """Run until every command has its result. Whatever may pass, such as a full disk, is tried again."""
@@ -62,6 +62,8 @@ class QueueRunner:
 
     def look(self) -> None:
         """Note every command that ended, then begin one on each free GPU. Raises OSError."""
+        if self.order.queue.dealt_of:
+            self.order = read_order(self.folder) or self.order
         for number, gpu in self.journal.running.items():
             self._follow(number, gpu)
         if self._begins_nothing():
@@ -136,7 +138,8 @@ class QueueRunner:
 
     def _print(self, result: EndedCommand) -> None:
         """Say in the job's log how a command ended, with the end of its own log."""
-        total, command = len(self.order.queue.commands), self.order.queue.commands[result.number]
+        planned = self.order.queue
+        total, command = planned.dealt_of or len(planned.commands), planned.commands[result.number]
         code = "unknown" if result.exit_code is None else result.exit_code
         said = f"--- command {result.number} of {total} on GPU {result.gpu}: exit code {code}: {command[:200]}\n"
         log = self.folder.parent / "job" / "job.log"

@@ -189,4 +189,7 @@ class CheckinOut(Out):
         repr=False,
     )
     results_taken: int = optional("How many results of the queue's commands are stored.", 0)
+    commands: list[tuple[int, str]] | None = optional(
+        "The commands that belong to this machine, by their numbers, where several machines share one queue."
+    )
     api_problem: str = optional("Why its report about its own API was refused.", "")

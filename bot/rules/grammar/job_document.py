@@ -86,7 +86,10 @@ class JobDocument(_Strict):
     resources: Resources = Field(default=Resources(), description="Which GPUs, and how much disk.")
     nodes: Said | None = Field(
         default=None,
-        description="How many machines work as one set, at one cloud and in one region: 2 to 4, all of them or none.",
+        description=(
+            "How many machines, at one cloud and in one region: 2 to 4. With `queue` they share its commands, and each "
+            "works alone; otherwise they are one set, and all of them run or none."
+        ),
         examples=["2"],
     )
     candidates: Annotated[list[Text], Field(max_length=20)] = Field(

@@ -284,7 +284,7 @@ WORDS: tuple[Word, ...] = (
     Word("gpu", "GPU[,GPU]", "Which GPUs would do.", "gpu=4090", read_gpus),
     Word("count", "N or N-M", "How many GPUs.", "count=2", read_count, ("gpus",)),
     Word(
-        "nodes", "N", "How many machines work as one set, with so many GPUs each.", "nodes=2", read_nodes, ("machines",)
+        "nodes", "N", "Machines with so many GPUs each: one set, or for queue=.", "nodes=2", read_nodes, ("machines",)
     ),
     Word("hours", "TIME", "For how long.", "hours=3", read_hours, ("time", "duration")),
     Word(

@@ -107,6 +107,8 @@ class PlannedQueue:
     gpus: int
     done: int = 0
     failed: int = 0
+    #: How many commands the whole queue has, where they are dealt to several machines while they work; else 0.
+    dealt_of: int = 0
 
     @classmethod
     def of(cls, commands: Sequence[str], gpus: int, over: Collection[int] = (), failed: int = 0) -> PlannedQueue:
@@ -117,7 +119,8 @@ class PlannedQueue:
     def to_json(self) -> dict[str, Any]:
         """Write it as the agent reads it."""
         said = {"commands": list(self.commands.items()), "gpus": self.gpus}
-        return {**said, "done": self.done, "failed": self.failed}
+        said |= {"done": self.done, "failed": self.failed}
+        return said | ({"dealt_of": self.dealt_of} if self.dealt_of else {})
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,15 +45,6 @@ def nodes(count: int) -> BoundsVerdict | None:
     return None
 
 
-def _queue_of_set(job: JobRequest) -> BoundsVerdict | None:
-    """Say that a queue has one machine: each machine of a set would run all of its commands."""
-    if job.nodes == 1 or not job.queue:
-        return None
-    return BoundsVerdict(
-        ReplyCode.BAD_NODES, "A queue runs its commands on one machine. Leave `nodes` out, or the queue."
-    )
-
-
 def _gpus(job: JobRequest, policy: Policy) -> BoundsVerdict | None:
     """Say what is wrong with the GPUs of all machines together."""
     each = job.gpu
@@ -108,7 +99,6 @@ def check(job: JobRequest, policy: Policy) -> BoundsVerdict | None:
     amounts = (job.budget_cap_usd, job.max_price_usd_h)
     return (
         nodes(job.nodes)
-        or _queue_of_set(job)
         or _gpus(job, policy)
         or reason(job.reason, policy)
         or next(filter(None, (money(one) for one in amounts if one is not None)), None)

@@ -64,6 +64,7 @@ async def _session(
         gpu=offer.gpu[:GPU_MAX],
         gpu_count=offer.gpu_count,
         nodes=offer.nodes,
+        dealt_commands=len(request.job.queue) if offer.nodes > 1 else 0,
     )
     tx.add(session)
     await tx.flush()

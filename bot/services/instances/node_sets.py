@@ -61,4 +61,6 @@ async def _end(ctx: Context, session_id: str) -> None:
 
 def _said(session: Session, failed: Instance | None) -> str:
     why = "One of them is missing." if failed is None else f"Machine {(failed.node_rank or 0) + 1}: {failed.outcome}"
+    if session.dealt_commands:
+        return f"None of the {session.nodes} machines that share its queue is left, so it ends. {why}"
     return f"A set of {plural(session.nodes, 'machine')} runs whole or not at all, so it ends. {why}"

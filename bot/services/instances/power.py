@@ -110,6 +110,8 @@ async def give(
     provider = ctx.providers.get(row.cloud) if row else None
     if session.nodes > 1:
         said = f"A set of {session.nodes} machines runs whole until its end, so it can't {which}."
+        if session.dealt_commands:
+            said = f"{session.nodes} machines share its queue until their end, so it can't {which}."
         return refuse(ReplyCode.SET_RUNS_WHOLE, said, data)
     if row is None or provider is None:
         return refuse(ReplyCode.CLOUD_GONE, "Its cloud is not set up here, so it can't be controlled.", data)

@@ -51,10 +51,12 @@ async def boot(ctx: Context, instance_id: str, item: ObservedInstance) -> bool:
         row = await tx.get_one(Instance, instance_id)
         if row.state is not InstanceState.LIVE or row.reachable_at is not None:
             return False
+        session = await tx.get_one(Session, row.session_id)
         # A machine of a set is of no use before the others can reach it.
-        reached = reached and (row.node_rank is None or row.set_host is not None)
+        reached = reached and (row.node_rank is None or row.set_host is not None or session.dealt_commands > 0)
         # An instance that was ready before was started again: its disk is worth more than the wait, so people decide.
-        again = (await tx.get_one(Session, row.session_id)).ready_at is not None
+        # Those that share a queue become ready one by one.
+        again = session.ready_at is not None and not session.dealt_commands
         logs_in = row.login_key is not None and ctx.policy.validate_login and not again
         differs = None
         if reached:

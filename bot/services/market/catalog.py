@@ -180,14 +180,14 @@ class Catalog:
         has the record of own sessions on its host.
         """
         named = [name for name in self._providers if self._is_wanted(name, job)]
-        alone = {name: self._alone(name, job.nodes) for name in named}
+        alone = {name: self._alone(name, job) for name in named}
         wanted = [name for name in named if not alone[name]]
         spot = {SpotPolicy.NO: False, SpotPolicy.YES: True, SpotPolicy.ANY: None}[job.spot]
         least = {name: least_cuda(job, policy, name) if policy is not None else None for name in wanted}
         keys = [(name, replace(job.gpu, cuda_min=least[name]), disk_gb, spot) for name in wanted]
         asked = asyncio.gather(*(self._ask(key, fresh=fresh) for key in keys))
         checked = asyncio.gather(*(self.checks.check(name) for name in wanted if to_buy))
-        results = [self._linked(*self._without_spot(answer, offers, job), job.nodes) for answer, offers in await asked]
+        results = [self._linked(*self._without_spot(answer, offers, job), job) for answer, offers in await asked]
         balances: dict[str, Balance | None] = {}
         bad: dict[str, str] = {}
         for one in await checked:
@@ -211,15 +211,16 @@ class Catalog:
         """Whether a cloud is asked: of those that nobody named, the ones that rent out machines."""
         return name in job.candidates if job.candidates else self._providers[name].capabilities.volume_gb is None
 
-    def _alone(self, cloud: str, nodes: int) -> str:
-        """Say why a cloud rents out no set of so many machines; "" where it may."""
-        return node_sets.refused(cloud, self._providers[cloud].capabilities.single_node, nodes)
+    def _alone(self, cloud: str, job: JobRequest) -> str:
+        """Say why a cloud does not rent out so many machines for one job; "" where it may."""
+        return node_sets.refused(cloud, self._providers[cloud].capabilities.single_node, job)
 
-    def _linked(self, answer: CloudAnswer, offers: tuple[Offer, ...], nodes: int) -> _Answered:
-        """Return the offers as sets of so many machines: only those whose machines reach each other."""
+    def _linked(self, answer: CloudAnswer, offers: tuple[Offer, ...], job: JobRequest) -> _Answered:
+        """Return the offers of so many machines: of a set only those whose machines reach each other."""
+        nodes = job.nodes
         if nodes == 1:
             return answer, offers
-        found = tuple(node_sets.as_set(one, nodes) for one in offers if one.linked)
+        found = tuple(node_sets.as_set(one, nodes) for one in offers if one.linked or job.queue)
         said = node_sets.without_links(answer.cloud, nodes) if offers and not found else answer.sentence
         return replace(answer, count=len(found), sentence=said), found
 

@@ -34,7 +34,7 @@ def why_not(view: SessionView, providers: Mapping[str, Provider], now: datetime)
     session, row, job, agent = view.session, view.instance, view.request.job, agent_of(view)
     provider = providers.get(row.cloud) if row is not None else None
     if session.nodes > 1:
-        return "a set of machines runs whole until its end"
+        return "it has several machines, which stay together until their end"
     if not has_job(job):
         return "it has no `run=`, so nothing could be started on the new machine"
     if provider is None or provider.capabilities.batch:

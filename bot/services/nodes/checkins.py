@@ -7,7 +7,7 @@ answered when it is stored.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
@@ -23,7 +23,16 @@ from bot.rules.nodes.machine_report import MachineReport, QueueCounts
 from bot.rules.nodes.node_api import Declared, NodeApiReport, declared
 from bot.rules.nodes.tokens import JudgedToken, StoredTokens, TokenVerdict, judge_token
 from bot.rules.values.reply_code import ReplyCode
-from bot.services.nodes import enrollment, host_keys, node_api, queue_results, sent_secrets, startup, token_exchange
+from bot.services.nodes import (
+    enrollment,
+    host_keys,
+    node_api,
+    queue_dealing,
+    queue_results,
+    sent_secrets,
+    startup,
+    token_exchange,
+)
 from bot.services.nodes.api_identity import ApiIdentity, api_identity
 from bot.services.nodes.token_exchange import REPLACED, Presented
 from bot.services.runtime.clock_guard import approved_now
@@ -72,6 +81,8 @@ class CheckinReply:
     api_problem: str = ""
     #: How many results of its queue's commands are stored; it continues behind them.
     results_taken: int = 0
+    #: The commands that belong to it, by their numbers, where it shares a queue with other machines; else None.
+    commands: tuple[tuple[int, str], ...] | None = None
     next_in_s: int = rules.INTERVAL_S
 
 
@@ -153,6 +164,9 @@ class Checkins:
             each = ({"of_instance": k, **columns(one), **node_api.columns(changes.apis[k].api)} for k, one in rows)
             await write_checkins(tx, list(each))
             await add_results(tx, list(changes.results.values()))
+            shares = {shown.instance_id for shown, report, *_ in group if report.queue is not None} & found.keys()
+            dealt = await queue_dealing.deal(tx, {k: found[k] for k in shares if found[k].dealt_commands}, now)
+            answers = [_with_commands(one, shown, dealt) for one, (shown, *_) in zip(answers, group, strict=True)]
             tokens = sorted(changes.tokens.items())
             await write_checkins(tx, [{"of_instance": k, **token_exchange.columns(one)} for k, one in tokens])
         if changes.is_told:
@@ -228,10 +242,18 @@ class Checkins:
         asked = rules.instruction(stands.session_state, stands.wanted, ends_at, now, stands.node.wanted)
         asks, moving = _asks(stands, asked)
         api = api_identity(self._ctx.labels, node.instance_id) if token else None
-        next_s = FAST_S if moving else rules.INTERVAL_S
+        # A machine that shares a queue gets its next commands with the answers.
+        next_s = FAST_S if moving or stands.dealt_commands else rules.INTERVAL_S
         return CheckinReply(
             seq, ends_at, message, signature, asks, api_problem=problem, token=token, api=api, next_in_s=next_s
         )
+
+
+def _with_commands(taken: Taken, shown: Presented, dealt: Mapping[str, queue_dealing.Commands]) -> Taken:
+    """Add to an answer the commands that belong to its machine."""
+    if isinstance(taken, Reply) or shown.instance_id not in dealt:
+        return taken
+    return replace(taken, commands=dealt[shown.instance_id])
 
 
 def _asks(stands: NodeContext, normal: Sequence[NodeInstruction]) -> tuple[tuple[str, ...], bool]:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 
 from bot.rules.nodes.checkins import NodeStatus
 from bot.rules.nodes.job_state import JobStatus, detailed, ended_job, has_job, job_status
+from bot.rules.nodes.machine_report import QueueCounts
 from bot.services.nodes.checkins import node_status
 from bot.services.notifications.job_ended import record_job
 from ledger.core import Tx
+from ledger.kernel.job_state import JobState
+from ledger.kernel.states import SessionState
 from ledger.models import Request, Session
+from ledger.queries.jobs.command_claims import ended_counts
 from ledger.queries.lookups import instances_of_session
 from ledger.queries.nodes import node_of
 from ledger.queries.views import SessionView
@@ -20,12 +25,26 @@ def job_of(view: SessionView) -> JobStatus | None:
     if not has_job(view.request.job):
         return None
     found = node_status(view.node) if view.node is not None else None
+    if view.session.dealt_commands:
+        return _of_shared(view.session, *view.ended_commands)
     if view.session.job_state is not None:
         attempt = found.job_attempt if found is not None else 1
         status = JobStatus(view.session.job_state, view.session.job_exit_code, attempt=attempt)
     else:
         status = job_status(view.session.state, found)
     return detailed(status, view.request.job, found)
+
+
+def shared_counts(session: Session, done: int, failed: int) -> QueueCounts:
+    """Return how far a queue is that several machines share."""
+    return QueueCounts(waiting=session.dealt_commands - done - failed, done=done, failed=failed)
+
+
+def _of_shared(session: Session, done: int, failed: int) -> JobStatus:
+    """Say how far a job is whose queue several machines share: by its results, whichever machine they came from."""
+    begun = session.state is SessionState.RUNNING or done + failed > 0
+    state = session.job_state or (JobState.RUNNING if begun else JobState.QUEUED)
+    return JobStatus(state, session.job_exit_code, queue=shared_counts(session, done, failed))
 
 
 async def record_ended_work(tx: Tx, session: Session, request: Request, found: NodeStatus, now: datetime) -> None:
@@ -41,6 +60,11 @@ async def record_ended_session(tx: Tx, session: Session, end_code: str, now: dat
     """Record the result of a job with the end of its session, unless its command ended before."""
     request = await tx.get_one(Request, session.request_id)
     if session.job_state is not None or not has_job(request.job):
+        return
+    if session.dealt_commands:
+        ended = (await ended_counts(tx, [session.id])).get(session.id, (0, 0))
+        said = replace(ended_job(end_code, session.state, None), queue=shared_counts(session, *ended))
+        await record_job(tx, session, request, said, now)
         return
     found = await _reported(tx, session)
     status = detailed(ended_job(end_code, session.state, found), request.job, found)

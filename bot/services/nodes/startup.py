@@ -40,7 +40,7 @@ async def plans(tx: Tx, instance_ids: Collection[str]) -> dict[str, dict[str, An
     jobs = await startup_jobs(tx, instance_ids) if instance_ids else {}
     points = await resume_states(tx, [key for key, one in jobs.items() if one.job.checkpoint is not None])
     earlier = await earlier_results(tx, [key for key, one in jobs.items() if one.job.queue])
-    sets = await members(tx, {one.session_id for one in jobs.values() if one.nodes > 1})
+    sets = await members(tx, {one.session_id for one in jobs.values() if _is_set(one)})
     for instance_id, one in jobs.items():
         job, places = one.job, _places(instance_id, one, sets.get(one.session_id, ()))
         if points.get(instance_id, STARTS_ANEW) is None or places is None:
@@ -49,6 +49,8 @@ async def plans(tx: Tx, instance_ids: Collection[str]) -> dict[str, dict[str, An
         resume = {**(moved.variables if moved else {}), **_resume_variables(points.get(instance_id))}
         before = earlier.get(instance_id, NO_RESULTS)
         queue = PlannedQueue.of(job.queue, one.gpus, before.numbers, before.failed) if job.queue else None
+        if queue is not None and one.nodes > 1:
+            queue = PlannedQueue({}, one.gpus, dealt_of=len(job.queue))
         plan = plan_startup(instance_id, job, places, queue, resume, waits=moved is not None and not moved.place)
         found[instance_id] = plan.to_json() if plan is not None else {}
     return found
@@ -57,12 +59,17 @@ async def plans(tx: Tx, instance_ids: Collection[str]) -> dict[str, dict[str, An
 def _places(instance_id: str, one: StartupJob, together: Sequence[SetMember]) -> Mapping[str, str] | None:
     """Return the variables of a machine's places, with those of its set; None until its whole set is ready."""
     places = model.load(one.cloud).overrides.environment
-    if one.nodes == 1:
+    if not _is_set(one):
         return places
     rank = next((machine.rank for machine in together if machine.instance_id == instance_id), None)
     if rank is None or len(together) != one.nodes:
         return None
     return {**places, **set_environment(rank, [machine.host for machine in together])}
+
+
+def _is_set(one: StartupJob) -> bool:
+    """Whether several machines work together; those that share a queue work alone."""
+    return one.nodes > 1 and not one.job.queue
 
 
 def _resume_variables(point: ResumePoint | None) -> dict[str, str]:

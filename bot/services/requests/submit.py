@@ -208,7 +208,7 @@ def _refuse(ctx: Context, job: JobRequest) -> Reply | None:
         return refuse(ReplyCode.BAD_MOUNT, unmounted)
     if wrong := job_bounds.check(job, policy):
         return refuse(*wrong)
-    alone = [node_sets.refused(name, able[name].single_node, job.nodes) for name in named or clouds]
+    alone = [node_sets.refused(name, able[name].single_node, job) for name in named or clouds]
     if all(alone):
         return refuse(ReplyCode.BAD_NODES, " ".join(alone))
     try:  # Words are checked when they are read; a repeated job was read under an earlier policy.

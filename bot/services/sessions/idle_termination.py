@@ -80,10 +80,15 @@ async def _check(ctx: Context, suspect: Suspect, listening_at: datetime, *, is_d
             found = None
         if found is not None and found.code is EndReason.IDLE and await _is_moving(tx, session.id):
             found = None
-        if session.early_end_at is not None and (found is None or found.code != session.early_end_code):
-            await _drop(tx, session, SCHEDULER, "The reason no longer applies.", now)
-        if found is not None:
-            await _announce_or_end(ctx, tx, session, found, now)
+        await apply_early_end(ctx, tx, session, found, now)
+
+
+async def apply_early_end(ctx: Context, tx: Tx, session: Session, found: EarlyEnd | None, now: datetime) -> None:
+    """Announce an early end whose reason lasts, order it when its time has come, or drop it with its reason."""
+    if session.early_end_at is not None and (found is None or found.code != session.early_end_code):
+        await _drop(tx, session, SCHEDULER, "The reason no longer applies.", now)
+    if found is not None:
+        await _announce_or_end(ctx, tx, session, found, now)
 
 
 async def _is_moving(tx: Tx, session_id: str) -> bool:

@@ -8,7 +8,7 @@ from datetime import datetime
 from decimal import Decimal
 
 from bot.rules.billing.command_costs import CommandTime, command_costs
-from bot.services.billing.metering import billed_until, cost_now
+from bot.services.billing.metering import billed_until, cost_now, rule_of, running_usd
 from bot.services.runtime.context import Context
 from ledger.models import CommandResult, Instance
 from ledger.queries.jobs.command_results import results_of
@@ -45,8 +45,13 @@ async def queue_results(ctx: Context, session_id: str, now: datetime) -> QueueRe
         booked = (await booked_of(tx, [session_id])).get(session_id, {})
     total_usd = cost_now(ctx, view, now)
     bills = {key: one.usd for key, one in booked.items()}
+    open_usd = total_usd - view.accrued_usd
+    for other, its_booked in view.others if view.session.ended_at is None else ():
+        usd = running_usd(other, its_booked, now, rule_of(ctx, other))
+        bills[other.id] = bills.get(other.id, Decimal(0)) + usd
+        open_usd -= usd
     if view.instance is not None:
-        bills[view.instance.id] = bills.get(view.instance.id, Decimal(0)) + total_usd - view.accrued_usd
+        bills[view.instance.id] = bills.get(view.instance.id, Decimal(0)) + open_usd
     ran: defaultdict[str, list[CommandTime]] = defaultdict(list)
     for one in found:
         ran[one.instance_id].append(CommandTime(one.number, one.started_at, one.ended_at))

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, func, select
+from sqlalchemy import ColumnElement, case, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.kernel.states import ENDABLE_SESSION, PART_OF_SET, InstanceState, SessionState
@@ -22,21 +22,30 @@ _COUNT: ColumnElement[int] = (
 
 
 async def broken_sets(tx: AsyncSession) -> list[str]:
-    """Return the sessions of sets that lack a machine and are not ending yet."""
-    query = select(Session.id).where(Session.nodes > 1, Session.state.in_(ENDABLE_SESSION), Session.nodes > _COUNT)
+    """Return the sessions of sets that lack a machine and are not ending yet.
+
+    Machines that share a queue work alone: their session lacks one when it has none.
+    """
+    least = case((Session.dealt_commands > 0, 1), else_=Session.nodes)
+    query = select(Session.id).where(Session.nodes > 1, Session.state.in_(ENDABLE_SESSION), least > _COUNT)
     return list(await tx.scalars(query.order_by(Session.id)))
 
 
 async def is_whole(tx: AsyncSession, session: Session) -> bool:
-    """Whether no machine of a session has failed: none of its set, or none at all where it has one."""
+    """Whether no machine of a session has failed that it can't work without.
+
+    None of a set may fail, and not all of those that share a queue. A session of one machine is always whole.
+    """
     mine = (Instance.session_id == session.id, Instance.state.in_(PART_OF_SET))
-    return session.nodes == 1 or (await tx.scalar(select(func.count()).where(*mine)) or 0) >= session.nodes
+    least = 1 if session.dealt_commands else session.nodes
+    return session.nodes == 1 or (await tx.scalar(select(func.count()).where(*mine)) or 0) >= least
 
 
 async def is_ready(tx: AsyncSession, session: Session) -> bool:
-    """Whether every machine of a session is ready."""
+    """Whether every machine of a session is ready, or the first one of those that share a queue."""
     mine = (Instance.session_id == session.id, Instance.state == InstanceState.LIVE, Instance.reachable_at.is_not(None))
-    return session.nodes == 1 or (await tx.scalar(select(func.count()).where(*mine)) or 0) >= session.nodes
+    works_alone = session.nodes == 1 or session.dealt_commands > 0
+    return works_alone or (await tx.scalar(select(func.count()).where(*mine)) or 0) >= session.nodes
 
 
 async def failed_first(tx: AsyncSession, session_id: str) -> Instance | None:

@@ -39,9 +39,11 @@ def test_the_expected_total_counts_every_machine(nodes: int) -> None:
 
 
 def test_a_cloud_says_why_it_rents_out_no_set() -> None:
-    assert (
-        refused("kaggle", "it runs one program", 3) == "kaggle can't rent 3 machines as one set: it runs one program."
-    )
-    assert refused("kaggle", "it runs one program", 1) == refused("lambda", "", 3) == ""
+    three, alone = "it runs one program", "its machines stay alone"
+    said = refused("kaggle", three, job(nodes=3))
+    assert said == "kaggle can't rent 3 machines as one set: it runs one program."
+    assert refused("kaggle", three, job()) == refused("lambda", "", job(nodes=3)) == ""
+    said = refused("vast", alone, job(nodes=3, queue=("python a.py",)))
+    assert said == "vast can't rent 3 machines of one offer: each of its offers is one machine."
     said = "runpod has no offer now whose machines reach each other, as 2 machines of a set must."
     assert without_links("runpod", 2) == said

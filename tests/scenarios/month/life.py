@@ -48,6 +48,7 @@ PACE_S: Mapping[str, float] = {
     "migrations": 600,
     "savings": 21600,
     "node-sets": 600,
+    "shared-queues": 600,
     "host-keys": 14400,
     "agents": 140,
     "overlooked": 1800,

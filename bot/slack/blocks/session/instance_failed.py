@@ -63,6 +63,8 @@ def _next(request: Request, session: Session, row: Instance, newest: Instance | 
     """Say what follows, as far as it is known now."""
     if session.state in (SessionState.TERMINATING, SessionState.TERMINATED, SessionState.FAILED):
         return "It is not replaced."
+    if session.dealt_commands:
+        return "The machines that are left continue with the queue."
     if newest is not None and newest.id != row.id:
         return f"The next approved option, at {safe(newest.cloud, 40)}, replaces it."
     if request.state in (RequestState.QUOTING, RequestState.PENDING):
