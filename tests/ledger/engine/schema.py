@@ -26,6 +26,8 @@ GUARDS = {
     "advance_approvals_no_delete",
     "approvals_no_delete",
     "approvals_no_update",
+    "command_claims_fixed",
+    "command_claims_no_delete",
     "command_results_fixed",
     "command_results_no_delete",
     "event_order_no_delete",
@@ -57,7 +59,7 @@ GUARDS = {
 TRUNCATE_GUARDS = {
     f"{table}_no_truncate"
     for table in (
-        *("advance_approvals", "approvals", "command_results", "event_order", "events"),
+        *("advance_approvals", "approvals", "command_results", "command_claims", "event_order", "events"),
         *("grants", "instances", "ledger_entries", "resume_points"),
     )
 }
