@@ -101,7 +101,8 @@ async def check_rate(
     """
     session = await tx.get_one(Session, row.session_id, populate_existing=True)
     approved = await approved_rate(tx, row)
-    was_ready = row.reachable_at is not None or (session.ready_at is not None and not session.dealt_commands)
+    before = None if session.dealt_commands else session.ready_at  # Machines that share a queue become ready alone.
+    was_ready = row.reachable_at is not None or before is not None
     step = next_step(HostPrice(seen.price_usd_h, approved.usd_h, was_ready))
     if step is PriceStep.END:
         verdict = billed_rate(seen.price_usd_h, approved.usd_h)

@@ -112,7 +112,7 @@ _AMOUNTS = (
         (
             Edit(
                 TRANSITIONS,
-                "    was_ready = row.reachable_at is not None or session.ready_at is not None",
+                "    was_ready = row.reachable_at is not None or before is not None",
                 "    was_ready = False",
             ),
         ),
