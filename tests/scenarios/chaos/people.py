@@ -50,9 +50,9 @@ class People:
         done = await self._person(who, line)
         self.asked += done.ok
         if self._random.random() < EXTENDED:
-            await self._person(who, "/gpu extend last 1m")
+            await self._person(who, f"/gpu extend {await self._place.newest_session()} 1m")
         if self._random.random() < ENDED:
-            await self._person(who, "/gpu terminate last now")
+            await self._person(who, f"/gpu terminate {await self._place.newest_session()} now")
 
     async def _person(self, who: str, line: str) -> ActionResult:
         return await self._place.practice.driver.as_(who).command(line)

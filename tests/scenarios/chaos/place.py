@@ -15,6 +15,8 @@ from pathlib import Path
 from random import Random
 
 import httpx
+from sqlalchemy import text
+from sqlalchemy.exc import SQLAlchemyError
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import Receive, Scope, Send
@@ -45,6 +47,7 @@ RATE = 0.1
 #: How long an armed kill waits for the call that it is meant for.
 KILL_WAITS_S = 6.0
 APP_TOKEN = "xapp-chaos"
+TAKES_UP_S = 0.5
 RESTART_S = (0.0, 3.0)
 PROXIED_HEADERS = ("content-type", "x-slack-signature", "x-slack-request-timestamp", "user-agent")
 
@@ -55,14 +58,17 @@ class Outages:
 
     closed: list[tuple[float, float]] = field(default_factory=list)
     since: float | None = None
+    _reasons: int = 0
 
     def begin(self) -> None:
-        """Note that it went away."""
+        """Note that it went away, for one more reason."""
+        self._reasons += 1
         self.since = self.since or time.monotonic()
 
     def end(self) -> None:
-        """Note that it is back."""
-        if self.since is not None:
+        """Note that one reason is over; without any it is back."""
+        self._reasons -= 1
+        if self._reasons == 0 and self.since is not None:
             self.closed.append((self.since, time.monotonic()))
             self.since = None
 
@@ -82,13 +88,17 @@ class Replica:
         self._parent = parent
         self.served: Served | None = None
         self.is_ready = False
-        self._environment = environment
+        #: What its next process starts with, and what its present one started with.
+        self.environment, self.started_with = environment, dict(environment)
+        #: Whoever kills or pauses it, one at a time.
+        self.busy = asyncio.Lock()
         self._log = log
         self._changed = changed
 
     async def start(self) -> None:
         """Start it; it counts as ready once it serves."""
-        self.served = fork(self._parent, self._environment, self._log, 0.0)
+        self.started_with = dict(self.environment)
+        self.served = fork(self._parent, self.started_with, self._log, 0.0)
         await self.served.ready()
         self.is_ready = True
         self._changed()
@@ -110,16 +120,17 @@ class Replica:
 
     async def pause(self, seconds: float) -> None:
         """Stop the process with SIGSTOP for so long."""
-        if self.served is None or not self.is_ready:
-            return
-        self.is_ready = False
-        self._changed()
-        with suppress(ProcessLookupError):
-            self.served.signal(signal.SIGSTOP)
-            await asyncio.sleep(seconds)
-            self.served.signal(signal.SIGCONT)
-        self.is_ready = True
-        self._changed()
+        async with self.busy:
+            if self.served is None or not self.is_ready:
+                return
+            self.is_ready = False
+            self._changed()
+            with suppress(ProcessLookupError):
+                self.served.signal(signal.SIGSTOP)
+                await asyncio.sleep(seconds)
+                self.served.signal(signal.SIGCONT)
+            self.is_ready = True
+            self._changed()
 
 
 class Place:
@@ -157,9 +168,10 @@ class Place:
 
     def changed(self) -> None:
         """Note whether any process works now."""
-        if any(replica.is_ready for replica in self.replicas):
+        works = any(replica.is_ready for replica in self.replicas)
+        if works and self.no_process.since is not None:
             self.no_process.end()
-        else:
+        elif not works and self.no_process.since is None:
             self.no_process.begin()
 
     def _on_call(self, replica: int, point: Point) -> bool:
@@ -173,8 +185,20 @@ class Place:
 
     async def kill(self, replica: Replica, point: Point | None) -> None:
         """Kill a replica at its next call of this kind, or now when none comes, and start it again."""
-        if not replica.is_ready:
-            return
+        async with replica.busy:
+            if replica.is_ready:
+                await self._kill(replica, point)
+
+    async def take_up(self, old: str, new: str) -> None:
+        """Start every replica again with another key, as an operator does who replaces one."""
+        for replica in self.replicas:
+            replica.environment = {name: value.replace(old, new) for name, value in replica.environment.items()}
+        for replica in self.replicas:
+            while replica.started_with != replica.environment:
+                await self.kill(replica, None)
+                await asyncio.sleep(TAKES_UP_S)
+
+    async def _kill(self, replica: Replica, point: Point | None) -> None:
         struck = asyncio.Event()
         if point is not None:
             self._armed[replica.number] = (point, struck)
@@ -227,6 +251,13 @@ class Place:
             self.proxy.sent_s,
             self.commands,
         )
+
+    async def newest_session(self) -> str:
+        """Return the id of the session that began last; empty before there is one, and while nobody can read."""
+        with suppress(SQLAlchemyError, OSError):
+            async with self.db.read() as tx:
+                return str(await tx.scalar(text("SELECT id FROM sessions ORDER BY created_at DESC LIMIT 1")) or "")
+        return ""
 
     def alive(self) -> list[str]:
         """Return the names of what really runs."""
@@ -298,7 +329,7 @@ async def place(
         for number in range(replicas):
             data, own = here.folder / f"data-{number}", here.environment(number)
             data.mkdir(mode=0o700)
-            environment = {
+            environment: dict[str, str] = {
                 **environment_of(folder, served_url, practice.api_url, TIMING | {"quarantine_floor_s": 60.0}),
                 **{k: v for n, c in made.items() for k, v in c.environment(f"{clouds_url}/r{number}/{n}").items()},
                 **own,

@@ -6,12 +6,15 @@ import asyncio
 from pathlib import Path
 from random import Random
 
+import pytest
+
 from tests.scenarios.chaos.machine import Machine
 from tests.scenarios.chaos.people import People
 from tests.scenarios.chaos.place import place
 from tests.scenarios.chaos.sockets import SocketFault
 from tests.scenarios.chaos.verdict import judge
 
+pytestmark = pytest.mark.timeout(300)
 #: Decided by then, and after that nobody asks any more.
 REQUESTS = 3
 LOOK_S = 0.5

@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 
 from ledger.engine.db import Database
 from providers.sandbox.engine import TrueInstance
@@ -64,6 +65,12 @@ async def test_a_good_walk_is_clean_and_each_wrong_is_named(walked: Walked) -> N
     assert "two instances" in await walked.broken(true=[rented, both])
     strange = str(rented.name).replace(label, "e2e1-aaaaaaaaaaaaaaaa-aa-aaaaaaaaaa")
     assert "without a row" in await walked.broken(true=[replace(rented, name=strange)])
+
+
+async def test_a_machine_that_no_cloud_lost_and_counts_as_lost_is_named(walked: Walked) -> None:
+    async with walked.db.write() as tx:
+        await tx.execute(text("UPDATE instances SET outcome_code = 'lost'"))
+    assert "ended by mistake" in await walked.broken()
 
 
 async def test_an_outage_of_the_cloud_or_of_every_process_excuses_a_late_end(walked: Walked) -> None:

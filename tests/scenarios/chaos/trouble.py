@@ -14,7 +14,7 @@ from random import Random
 
 from sqlalchemy import make_url
 
-from tests.scenarios.chaos.place import Place, Replica, postmaster
+from tests.scenarios.chaos.place import Outages, Place, Replica, postmaster
 from tests.scenarios.chaos.programs import press
 from tests.scenarios.chaos.proxy import Point
 from tests.scenarios.kills.commit_cuts import Way
@@ -30,6 +30,8 @@ STEPPED_S = (8.0, 25.0)
 FULL_S = (5.0, 25.0)
 #: More idle connections than a process may have descriptors here.
 SOCKETS = 1100
+#: How long nobody has the new key.
+KEYLESS_S = (3.0, 15.0)
 KILLS_APART_S = (1.0, 5.0)
 
 
@@ -49,6 +51,8 @@ class Trouble:
             group.create_task(self._again((45, 90), self._ledger))
             group.create_task(self._again((60, 120), self._sockets))
             group.create_task(self._again((30, 60), self._programs))
+            group.create_task(self._again((25, 50), self._key))
+            group.create_task(self._again((40, 80), self.replace_token))
             if self._place.cuts is not None:
                 group.create_task(self._again((2, 8), self._commit))
             if self._place.sockets is not None:
@@ -128,6 +132,32 @@ class Trouble:
         with self._place.machine.full_disk():
             await asyncio.sleep(self._random.uniform(*FULL_S))
 
+    async def _key(self) -> None:
+        await self.replace_key(self._random.choice(list(self._place.clouds)))
+
+    async def replace_key(self, name: str) -> None:
+        """Replace a cloud's key while sessions run: the old one is refused until the processes have the new one."""
+        cloud, old = self._place.clouds[name], self._place.clouds[name].API_KEY
+        new = _another(old, self._random)
+        self._place.counts["cloud's key replaced"] += 1
+        # The classes have one key each; this one account gets another.
+        vars(cloud)["API_KEY"] = new
+        # Finished even if the run ends meanwhile: nothing could end its machines otherwise.
+        await asyncio.shield(self._replaced(old, new, self._place.no_cloud[name]))
+
+    async def replace_token(self) -> None:
+        """Replace Slack's bot token likewise."""
+        workspace = self._place.practice.workspace
+        old, workspace.bot_token = workspace.bot_token, _another(workspace.bot_token, self._random)
+        self._place.counts["Slack's token replaced"] += 1
+        await asyncio.shield(self._replaced(old, workspace.bot_token, Outages()))
+
+    async def _replaced(self, old: str, new: str, outage: Outages) -> None:
+        outage.begin()
+        await asyncio.sleep(self._random.uniform(*KEYLESS_S))
+        await self._place.take_up(old, new)
+        outage.end()
+
     async def _programs(self) -> None:
         """Let a program take every stream, every request at a time and every thread that resolves names."""
         replica = self._ready()
@@ -153,6 +183,11 @@ class Trouble:
         finally:
             for writer in opened:
                 writer.close()
+
+
+def _another(key: str, random: Random) -> str:
+    """Return a key that looks like this one."""
+    return f"{key[:-6]}{random.getrandbits(24):06x}"
 
 
 def _children(process: int) -> list[int]:

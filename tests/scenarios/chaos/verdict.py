@@ -36,6 +36,8 @@ FROM ledger_entries e JOIN instances i ON i.id = e.instance_id
 WHERE e.kind IN ('accrue', 'true_up', 'loss') GROUP BY i.cloud, i.ref
 """
 TOKENS = "SELECT token, request_id FROM tokens WHERE action = 'approve'"
+#: No cloud loses a machine in such a run.
+LOST = "SELECT label FROM instances WHERE outcome_code = 'lost'"
 REQUESTS = "SELECT count(*) FROM requests WHERE kind = 'provision'"
 UNFINISHED = "SELECT count(*) FROM inbox WHERE state <> 'done'"
 
@@ -82,12 +84,14 @@ async def judge(db: Database, seen: Evidence) -> Verdict:
         keys = set((await tx.scalars(text("SELECT key FROM inbox"))).all())
         tokens = {row["token"]: row["request_id"] for row in (await tx.execute(text(TOKENS))).mappings()}
         unfinished = (await tx.scalar(text(UNFINISHED))) or 0
+        lost_there = (await tx.scalars(text(LOST))).all()
         requests = (await tx.scalar(text(REQUESTS))) or 0
     verdict.sessions = len({row["request_id"] for row in rows})
     verdict.broken += [f"spent without an approval: {label}" for label in {*unapproved, *_too_early(seen, tokens)}]
     lost = [key for key in seen.acknowledged if key[:128] not in keys]
     verdict.broken += [f"{len(lost)} acknowledged messages are lost"] if lost else []
     verdict.broken += [f"{unfinished} acknowledged messages were never processed"] if unfinished else []
+    verdict.broken += [f"ended by mistake: {label} counted as lost" for label in lost_there]
     if seen.commands is not None and requests > seen.commands:
         verdict.broken.append(f"double: {requests} requests from {seen.commands} commands")
     known = {row["label"]: row for row in rows}

@@ -34,6 +34,7 @@ async def test_a_kill_in_each_phase_loses_nothing(db_url: str, tmp_path: Path) -
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("way", Way)
 async def test_a_commit_without_its_connection_in_each_phase_loses_nothing(
     pg_template: PostgresTemplate, tmp_path: Path, way: Way

@@ -14,7 +14,7 @@ from tests.scenarios.kills.power_walk import power_walk
 from tests.scenarios.kills.walk import Kill
 from tests.scenarios.processes.processes import nursery
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 PLAN = {one.phase: Kill(one, 1) for one in reversed(FAILPOINTS)}
 
 
