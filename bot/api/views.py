@@ -168,10 +168,13 @@ def session_out(
         agent=_agent(view, now) if live else None,
         job=_job(view),
         migration=_migration(view) if mine else None,
+        resumed=view.resumed,
         policy=_terms(ctx, view) if live else None,
         gpu_check=_gpu_check(row) if live and row is not None else None,
         ssh=_ssh(view.request, row, view.node) if shows_ssh and row is not None else None,
-        other_ssh=[one for one in (_ssh(view.request, row, None) for row, _ in view.others) if one]
+        other_ssh=[
+            one for one in (_ssh(view.request, row, None) for row, _ in view.others if row.ended_at is None) if one
+        ]
         if shows_ssh
         else [],
         held=recovery_mode.of_session(view),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -12,6 +12,7 @@ from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.core import lock_family
+from ledger.kernel.grant import GrantKind
 from ledger.kernel.ids import bare_id
 from ledger.kernel.states import LIVE_SESSION, OPEN_INSTANCE, UNDECIDED, SessionState
 from ledger.models import (
@@ -31,6 +32,7 @@ from ledger.models import (
 )
 from ledger.queries.access import Whose, own_or_shared, shared_with
 from ledger.queries.jobs.command_claims import ended_counts
+from ledger.queries.jobs.resume_points import resume_sentences
 from ledger.queries.lookups import current_quote, open_advances, override_of, session_of
 from ledger.queries.nodes import nodes_of
 from ledger.queries.orphans import unknown_instances
@@ -99,12 +101,16 @@ class SessionView:
     others: tuple[tuple[Instance, Booked], ...] = ()
     #: Of a queue that its machines share: how many commands are done, and how many failed.
     ended_commands: tuple[int, int] = (0, 0)
+    #: From which checkpoint a replacement continues, and how much work is lost; "" where nothing was replaced.
+    resumed: str = ""
 
     @property
     def price_usd_h(self) -> Decimal:
         """Return what an hour of its machine costs, or of all machines of its set; 0 without one."""
         machines = [one for one in (self.instance, *(row for row, _ in self.others)) if one is not None]
-        return sum((one.price_usd_h for one in machines), Decimal(0))
+        # Those that share a queue end one by one.
+        left = [one for one in machines if one.state in OPEN_INSTANCE] if self.session.dealt_commands else []
+        return sum((one.price_usd_h for one in left or machines), Decimal(0))
 
     @property
     def people(self) -> tuple[str, ...]:
@@ -229,6 +235,21 @@ async def requests_page(
     return list(await tx.scalars(query))
 
 
+def _machines(
+    sessions: Sequence[Session], rows: Sequence[Instance]
+) -> tuple[dict[str, Instance], Mapping[str, list[Instance]]]:
+    """Return by session the machine that stands for it, and the further ones that it has at the same time."""
+    sharing = {s.id for s in sessions if s.dealt_commands}
+    newest = {i.session_id: i for i in rows if not i.node_rank}
+    # Of the machines that share a queue any may end first, so the first open one stands for them.
+    newest |= {i.session_id: i for i in reversed(rows) if i.session_id in sharing and i.state in OPEN_INSTANCE}
+    further: defaultdict[str, list[Instance]] = defaultdict(list)
+    for one in rows:
+        if one is not newest.get(one.session_id) and (one.node_rank or one.session_id in sharing):
+            further[one.session_id].append(one)
+    return newest, further
+
+
 async def views_of_sessions(tx: AsyncSession, sessions: Sequence[Session]) -> list[SessionView]:
     """Build the views with a fixed number of queries for any number of sessions, and none for none."""
     if not sessions:
@@ -237,15 +258,9 @@ async def views_of_sessions(tx: AsyncSession, sessions: Sequence[Session]) -> li
     request_ids = [s.request_id for s in sessions]
     requests = {r.id: r for r in await tx.scalars(select(Request).where(Request.id.in_(request_ids)))}
     rows = (await tx.scalars(select(Instance).where(Instance.session_id.in_(ids)).order_by(Instance.n))).all()
-    sharing = {s.id for s in sessions if s.dealt_commands}
-    newest = {i.session_id: i for i in rows if not i.node_rank}
-    # Of the machines that share a queue any may end first, so the first open one stands for them.
-    newest |= {i.session_id: i for i in reversed(rows) if i.session_id in sharing and i.state in OPEN_INSTANCE}
+    newest, further = _machines(sessions, rows)
+    sharing = [s.id for s in sessions if s.dealt_commands]
     ended = await ended_counts(tx, sharing) if sharing else {}
-    further: defaultdict[str, list[Instance]] = defaultdict(list)
-    for one in rows:
-        if one is not newest.get(one.session_id) and (one.node_rank or one.session_id in sharing):
-            further[one.session_id].append(one)
     grants = {
         g.session_id: g
         for g in await tx.scalars(
@@ -261,6 +276,8 @@ async def views_of_sessions(tx: AsyncSession, sessions: Sequence[Session]) -> li
     disks = {disk.session_id: disk for disk in await open_disks(tx, still)} if still else {}
     unknown, shared = await unknown_instances(tx), await shared_with(tx, request_ids)
     moves = await migrations_of(tx, ids)
+    replaced = [row.id for key, row in newest.items() if key in grants and grants[key].kind == GrantKind.REPLACE]
+    resumed = await resume_sentences(tx, replaced) if replaced else {}
     found = []
     for s in sessions:
         others = further[s.id]
@@ -286,6 +303,7 @@ async def views_of_sessions(tx: AsyncSession, sessions: Sequence[Session]) -> li
                 migration=moves.get(s.id),
                 others=tuple((one, every.get(one.id, NOTHING)) for one in others),
                 ended_commands=ended.get(s.id, (0, 0)),
+                resumed=resumed.get(row.id, "") if row else "",
             )
         )
     return found

@@ -240,6 +240,7 @@ class SessionOut(Out):
     migration: MigrationOut | None = optional(
         "The newest move of its run, from this session or to it; null where there is none or the session is not yours."
     )
+    resumed: str = optional("From which checkpoint its replacement continues, and how much work is lost.", "")
     policy: Terms | None = optional("What was approved with its machine, and what may end it early.")
     node_api: NodeApiOut | None = optional("The API of the machine's own agent, for its owner.")
     held: fields.Held = ""

@@ -223,6 +223,7 @@ def session_details(one: SessionOut) -> TextReport:
     said += [_gpu_check(one.gpu_check)] if one.gpu_check else []
     said += [f"{one.agent.startup}."] if one.agent and one.agent.startup and answers else []
     said += [f"Job: {one.job.line}."] if one.job else []
+    said += [one.resumed] if one.resumed and one.ended_at is None else []
     said += [one.agent.line] if one.agent and answers else []
     if one.ssh and answers:
         said += _ssh(one.ssh, short_id(one.request_id))

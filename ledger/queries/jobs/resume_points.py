@@ -53,6 +53,14 @@ async def resume_states(tx: AsyncSession, instance_ids: Collection[str]) -> dict
     return dict(rows.all())
 
 
+async def resume_sentences(tx: AsyncSession, instance_ids: Collection[str]) -> dict[str, str]:
+    """Return by replacement what people read about the checkpoint that it continues from."""
+    rows: Any = await tx.execute(
+        select(ResumePoint.instance_id, ResumePoint.said).where(ResumePoint.instance_id.in_(list(instance_ids)))
+    )
+    return dict(rows.all())
+
+
 async def add_resume_point(tx: AsyncSession, **values: Any) -> bool:
     """Store a resume point. False when another replica has stored it already."""
     insert = insert_for(tx, ResumePoint).values(**values).on_conflict_do_nothing(index_elements=["instance_id"])

@@ -10,6 +10,7 @@ from decimal import Decimal
 import pytest
 from sqlalchemy import select
 
+from bot.api.views import session_out
 from bot.services.checkpoints.resume import last_verified_checkpoint
 from bot.services.nodes.startup import plans
 from ledger.core.writes import amend
@@ -127,6 +128,9 @@ async def test_without_a_checkpoint_the_work_begins_anew(w: World) -> None:
         (point,) = await job.points()
         assert (point.path, point.step, point.saved_at) == ("", None, None)
         assert point.said.startswith("There is no checkpoint yet, so session ")
+        view = await job.view()
+        assert view.resumed == point.said
+        assert session_out(w.ctx, view, w.clock.now(), mine=True).resumed == point.said
         assert await variables(w, (await job.view()).instance) == {}
 
 

@@ -94,7 +94,7 @@ def ready_while_stopped(session: Session, command: str) -> Message:
 
 def other_machines(view: SessionView) -> list[str]:
     """Say how to reach the other machines of a set."""
-    places = [(one.node_rank or 0, one) for one, _ in view.others if one.ssh_host]
+    places = [(one.node_rank or 0, one) for one, _ in view.others if one.ssh_host and one.ended_at is None]
     return [f"Machine {rank + 1}: {code(ssh_command(one), 400)}" for rank, one in places]
 
 

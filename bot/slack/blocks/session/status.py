@@ -70,6 +70,8 @@ def status(
         lines += progress.lines(found.request)[-1:]
     if (job := job_of(view)) is not None:
         lines.append(f"Job: *{job.line}*.")
+    if view.resumed and not session_ready_and_ended.is_over(session):
+        lines.append(safe(view.resumed, 400))
     lines += migration.lines(found.request.migration, found.request.request.id)
     lines += _warnings(view, now, command, can_end=can_end)
     block = section("\n".join(lines))
