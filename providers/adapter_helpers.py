@@ -19,7 +19,7 @@ from providers.errors import UnexpectedResponse
 LARGEST = Decimal(10) ** 12
 
 
-def number(value: Any) -> Decimal | None:
+def number(value: Any, largest: Decimal = LARGEST) -> Decimal | None:
     """A JSON number as a decimal; None for what is missing, absurdly large, not finite or not a number."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
@@ -27,7 +27,7 @@ def number(value: Any) -> Decimal | None:
         parsed = Decimal(str(value))
     except InvalidOperation:
         return None
-    return parsed if parsed.is_finite() and abs(parsed) < LARGEST else None
+    return parsed if parsed.is_finite() and abs(parsed) < largest else None
 
 
 def part(row: Any, *path: str) -> dict[str, Any]:

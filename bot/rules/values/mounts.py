@@ -100,6 +100,9 @@ def read_mounts(said: Mapping[str, tuple[str, MountMode | None]]) -> tuple[Mount
 
 def _read(path: str, source: str, mode: MountMode | None) -> Mount:
     at = _path(path)
+    if "@" in source.partition("://")[2].partition("/")[0]:
+        # The address is shown on cards, so what is refused is not repeated here either.
+        raise BadMount(f"The source of {at} has a user name or password in its address; use the job's secrets instead.")
     found = _SOURCE.fullmatch(source)
     if found is None or any(part in (".", "..") for part in source.split("/")):
         raise BadMount(

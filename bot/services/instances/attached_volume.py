@@ -2,21 +2,38 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
+from bot.rules.sessions.extension import later
+from bot.services.access import authorization
 from bot.services.runtime.context import Context
-from ledger.kernel.job import JobRequest
+from ledger.kernel.actor import Actor
 from ledger.kernel.states import InstanceState
+from ledger.models import Request, Session
 from ledger.queries.lookups import instances_of_session
 from providers.contract import AttachedVolume
 
 
-async def attached(ctx: Context, job: JobRequest) -> AttachedVolume | str | None:
-    """Return the volume of a job as it is now; why it can't be mounted, as text; None where the job names none."""
+async def attached(ctx: Context, request: Request, session: Session) -> AttachedVolume | str | None:
+    """Return the volume of a machine's job as it is now; why it can't be mounted, as text; None where it names none.
+
+    An approval may come hours after the request. Meanwhile the volume may have got another owner, and the machine that
+    is launched now ends that much later.
+    """
+    job = request.job
     if job.volume is None or job.volume_session is None:
         return None
     async with ctx.db.read() as tx:
-        rows = await instances_of_session(tx, job.volume_session)
+        volume, rows = await tx.get(Session, job.volume_session), await instances_of_session(tx, job.volume_session)
+        owners = await authorization.mine(tx, ctx.policy, Actor.from_ref(request.requester))
     row = rows[-1] if rows else None
     provider = ctx.providers.get(row.cloud) if row is not None else None
-    if row is None or provider is None or row.state is not InstanceState.LIVE or row.ref is None:
+    if volume is None or row is None or provider is None or row.state is not InstanceState.LIVE or row.ref is None:
         return f"The volume {job.volume} has ended, so no machine was launched with it."
+    if volume.owner not in owners:
+        return f"The volume {job.volume} has another owner now, so no machine was launched with it."
+    machine_ends = session.deadline or later(ctx.clock.now(), Decimal(session.hours))
+    if volume.deadline is not None and machine_ends > volume.deadline:
+        ends = f"{volume.deadline:%Y-%m-%d %H:%M} UTC"
+        return f"The volume {job.volume} ends {ends}, before the machine would, so no machine was launched with it."
     return AttachedVolume(row.ref, provider.capabilities.volume_path.format(job.volume))

@@ -236,7 +236,7 @@ async def _order(ctx: Context, work: _Work, held: Claim, provider: Provider, fre
     grant = authority(work.grant, work.instance.label)
     minted = await _enroll(ctx, work, fresh)
     login_key = public_line(ctx.labels, work.session.id) if ctx.policy.validate_login else ""
-    volume = await attached(ctx, work.job)
+    volume = await attached(ctx, work.request, work.session)
     if isinstance(volume, str):
         await _ask_again(ctx, work, ReplyCode.NO_VOLUME, volume, held)
         return

@@ -21,6 +21,8 @@ NAME = cloud_names.volumes_of(CLOUD)
 #: Dollars per GiB that is used and month; metered by the hour.
 USD_GB_MONTH, HOURS_PER_MONTH = Decimal("0.20"), Decimal(730)
 GIB = Decimal(1024**3)
+#: No file system has so many bytes. One terabyte has more of them than any other number of an API.
+MOST_BYTES = Decimal(10) ** 18
 #: No size is given to Lambda: it is what an approval pays for. The most is ours.
 LEAST_GB, MOST_GB = 1, 8192
 
@@ -80,7 +82,7 @@ class LambdaVolumes(VolumeAdapter):
         ref = row.get("id") if isinstance(row, dict) else None
         if not isinstance(ref, str) or not ref:
             raise UnexpectedResponse(self.name, "Lambda described a file system without an id")
-        used_gb = (number(row.get("bytes_used")) or Decimal(0)) / GIB
+        used_gb = (number(row.get("bytes_used"), MOST_BYTES) or Decimal(0)) / GIB
         region = text(part(row, "region").get("name"))
         return self._seen(ref, text(row.get("name")), region, used_gb, created_at=instant(row.get("created")))
 

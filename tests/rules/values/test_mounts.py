@@ -76,6 +76,7 @@ def test_a_wrong_path_is_refused(path: str, said: str) -> None:
         ("file:///etc/passwd", COPY, "is not a source"),
         ("/etc", COPY, "is not a source"),
         ("https://exa mple.com/", COPY, "is not a source"),
+        ("https://ada:hunter2@example.com/a.tar", COPY, "has a user name or password in its address"),
         ("s3://bucket/../other", COPY, "is not a source"),
         ("s3://Bucket/x", COPY, "names no bucket"),
         ("gs://-/x", COPY, "names no bucket"),

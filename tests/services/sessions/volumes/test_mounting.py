@@ -10,10 +10,11 @@ import pytest
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.instances.launch_spec import VOLUME_PATH
 from bot.services.runtime.commands import Reply
+from bot.services.sessions import transfer
 from ledger.kernel.job import GpuConstraint
 from ledger.kernel.states import InstanceState, RequestState, SessionState
 from tests.services.sessions.volumes.scene import approved, ready, session, there
-from tests.support.world import DAVE, World
+from tests.support.world import ALICE, DAVE, World
 
 A100 = GpuConstraint(("A100-SXM-80GB",))
 
@@ -107,4 +108,33 @@ async def test_a_machine_is_not_launched_when_its_volume_has_gone_meanwhile(w: W
     assert [row.state for row in view.instances] == [InstanceState.REJECTED]
     assert "The volume data has ended" in view.instances[0].outcome
     assert view.request.state is not RequestState.APPROVED
+    assert w.clouds["runpod"].account.instances == {}  # type: ignore[attr-defined]
+
+
+async def test_a_machine_that_was_approved_too_late_to_end_before_its_volume_is_not_launched(w: World) -> None:
+    await ready(w, regions=("US-KS-2",), hours=Decimal(6))
+    reply = await ask(w, hours=Decimal("5.5"))
+    await w.settle()
+    w.clock.advance(3600)
+    await w.settle()
+    request_id = str(reply.data["request_id"])
+    assert (await w.decide(request_id)).ok
+    await w.settle()
+    (refused,) = (await w.view(request_id)).instances
+    assert (refused.state, "before the machine would" in refused.outcome) == (InstanceState.REJECTED, True)
+    assert w.clouds["runpod"].account.instances == {}  # type: ignore[attr-defined]
+
+
+async def test_a_machine_is_not_launched_with_a_volume_that_was_given_to_somebody_else(w: World) -> None:
+    await ready(w, regions=("US-KS-2",))
+    volume = await session(w)
+    reply = await ask(w)
+    await w.settle()
+    assert (await transfer.offer(w.ctx, transfer.OfferSession(volume.id, ALICE, DAVE))).ok
+    assert (await transfer.answer(w.ctx, transfer.AnswerOffer(volume.id, DAVE, accept=True))).ok
+    request_id = str(reply.data["request_id"])
+    assert (await w.decide(request_id)).ok
+    await w.settle()
+    (refused,) = (await w.view(request_id)).instances
+    assert (refused.state, "has another owner now" in refused.outcome) == (InstanceState.REJECTED, True)
     assert w.clouds["runpod"].account.instances == {}  # type: ignore[attr-defined]
