@@ -188,7 +188,7 @@ class Settings(BaseSettings):
         validation_alias="GS_ACCESS_KEY_ID",
     )
     gs_secret_access_key: SecretStr | None = _setting(
-        None, "Its secret.", "40 characters", validation_alias="GS_SECRET_ACCESS_KEY"
+        None, "The secret of GS_ACCESS_KEY_ID.", "40 characters", validation_alias="GS_SECRET_ACCESS_KEY"
     )
     log_level: LogLevel = _setting(LogLevel.INFO, "debug, info, warning or error.", "info")
     log_format: LogFormat = _setting(LogFormat.AUTO, "auto, json or console.", "json")

@@ -40,8 +40,10 @@ TEAM_WAIT_S = 1.5
 LIBRARIES = ("slack_bolt", "slack_sdk")
 NO_TEAM_YET = "Slack hasn't confirmed this workspace yet, so nothing was done. Try again in a moment."
 NOT_STORED = "I couldn't store this, so nothing was done. Try again in a moment."
-MAY_BE_STORED = "The database went away, so I may or may not do this. Look in a minute before you try again."
-#: Answers to a command that was not taken for certain.
+MAY_BE_STORED = (
+    "The database connection broke, so I don't know if your command was saved. Check in a minute before you try again."
+)
+#: Answers to a command that was not stored, or not for certain.
 NOT_TAKEN = frozenset({NO_TEAM_YET, NOT_STORED, MAY_BE_STORED})
 
 log = logging.getLogger(__name__)

@@ -41,7 +41,7 @@ async def test_a_volume_from_its_card_to_its_deletion(sqlite_db: Database, clock
         await stage.command("alice", "/gpu volume extend data 7d")
         assert "Asked for 168 hours more" in private(stage, "alice").text
         await stage.command("alice", "/gpu volume delete nothing")
-        assert "You have no volume “nothing”. You have these: data." in private(stage, "alice").text
+        assert "You have no volume “nothing”. Your volumes: data." in private(stage, "alice").text
         await stage.command("alice", "/gpu volume delete data")
         question = private(stage, "alice")
         assert "Everything in the volume will be deleted." in all_text(question)

@@ -1,4 +1,4 @@
-"""Ask for network volumes, and list them. Each is a session, which is extended and ended by its own routes."""
+"""Ask for network volumes, and list them. Each is a session, which the routes of sessions extend and end."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def create_volume(deps: Deps, who: Requester, body: VolumeIn, key: Repeat)
         said = " ".join(f"{name}={value.replace(' ', '')}" for name, value in more if value)
         found = parse(f"volume create {_word(body.name)} {_word(body.size)} {said}", deps.ctx.policy)
         if isinstance(found, GrammarError) or found.job is None:
-            sentence = found.message if isinstance(found, GrammarError) else "That is no volume."
+            sentence = found.message if isinstance(found, GrammarError) else "This is not a request for a volume."
             raise ProblemRaised(refuse(ReplyCode.BAD_VOLUME, sentence))
         job = of_people.because(found.job, body.reason)
         reply = await submit.provision(deps.ctx, Provision(command, who.actor, deps.settings.channel, job))
@@ -68,5 +68,5 @@ async def create_volume(deps: Deps, who: Requester, body: VolumeIn, key: Repeat)
 
 
 def _word(text: str) -> str:
-    """Return a text as one word of the language: a second word would say something else."""
+    """Join a text into one word, so that it can't add an option of its own."""
     return text.strip().replace(" ", "_") or "-"

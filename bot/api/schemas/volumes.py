@@ -1,4 +1,4 @@
-"""Network volumes: what is asked for, and what there is."""
+"""Describe requests for network volumes, and the volumes that exist."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ Word = Annotated[str, Field(max_length=60)]
 class VolumeIn(In):
     """A network volume to ask for."""
 
-    name: Word = Field(description="2 to 24 small letters, digits and hyphens.", examples=["data"])
-    size: Word = Field(description="How large it is.", examples=["200GB"])
+    name: Word = Field(description="2 to 24 lowercase letters, digits and hyphens.", examples=["data"])
+    size: Word = Field(description="Its size.", examples=["200GB"])
     cloud: Word = optional("The cloud; empty for the cheapest of those that have volumes.", "", examples=["runpod"])
     regions: list[Word] = optional("Regions or countries.", [], max_length=20, examples=[["EU-RO-1"]])
     time: Word = Field(default="14d", description="How long it stays, such as 14d or 36h.", examples=["14d"])
@@ -27,7 +27,7 @@ class VolumeIn(In):
 
 
 class VolumeOut(Out):
-    """A network volume. It is a session as well, which is extended, transferred and ended."""
+    """A network volume. It is also a session, which can be extended, transferred and ended."""
 
     name: fields.Name
     session_id: fields.SessionId
@@ -37,7 +37,7 @@ class VolumeOut(Out):
     owner_name: str = optional("The owner's name, where the policy knows it.", "")
     cloud: str = Field(description="The cloud's name.", examples=["runpod"])
     region: str = Field(description="Where it is: only machines there can mount it.", examples=["EU-RO-1"])
-    size_gb: int = Field(description="GB that were approved.", examples=[200])
+    size_gb: int = Field(description="The approved size in GB.", examples=[200])
     path: str = Field(description="Where machines find it.", examples=["/volumes/data"])
     price_usd_h: Decimal = Field(description="Dollars per hour, whether or not a machine uses it.")
     cost_usd: Decimal = Field(description="What it has cost so far.")

@@ -225,7 +225,7 @@ class Tools:
     @_with_refusals
     async def create_volume(
         self,
-        name: Annotated[str, Field(description="Small letters, digits and hyphens, such as data.", max_length=60)],
+        name: Annotated[str, Field(description="Lowercase letters, digits and hyphens, such as data.", max_length=60)],
         size: Annotated[str, Field(description="Such as 200GB.", max_length=60)],
         time: Annotated[str, Field(description="How long it stays, such as 14d.", max_length=60)] = "14d",
         cloud: Annotated[str, Field(description="Empty for the cheapest.", max_length=60)] = "",

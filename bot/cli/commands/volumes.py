@@ -26,10 +26,10 @@ Name = Annotated[str, typer.Argument(help="The name of the volume, such as data.
 @app.command()
 def create(
     name: Name,
-    size: Annotated[str, typer.Argument(help="How large it is: 200GB, 2TB.")],
+    size: Annotated[str, typer.Argument(help="Its size, such as 200GB or 2TB.")],
     cloud: Annotated[str, typer.Option(help="The cloud; the cheapest by default.")] = "",
     region: Annotated[str, typer.Option(help="Regions or countries, with commas.")] = "",
-    time: Annotated[str, typer.Option("--for", help="How long it stays: 14d, 36h.")] = "14d",
+    time: Annotated[str, typer.Option("--for", help="How long it stays, such as 14d or 36h.")] = "14d",
     reason: Reason = "",
     idempotency_key: IdempotencyKey = "",
     as_json: Json = False,
@@ -68,7 +68,7 @@ def list_(columns: Columns = "", as_json: Json = False) -> None:
 @app.command()
 def extend(
     name: Name,
-    more: Annotated[str, typer.Argument(help="How much longer: 7d, 36h.")],
+    more: Annotated[str, typer.Argument(help="How much longer, such as 7d or 36h.")],
     words: Words = None,
     reason: Reason = "",
     idempotency_key: IdempotencyKey = "",
@@ -89,7 +89,7 @@ def delete(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Delete a volume with all data on it. On a terminal it asks first."""
+    """Delete a volume and all data on it. In a terminal, it asks first."""
 
     async def end(api: ApiClient) -> Any:
         session = await _session(api, name)
@@ -108,6 +108,6 @@ async def _session(api: ApiClient, name: str) -> str:
     found = [VolumeOut.model_validate(one) for one in await api.get("/volumes")]
     volume = next((one for one in found if one.name == name.lower()), None)
     if volume is None:
-        there = ", ".join(one.name for one in found) or "none"
-        fail(f'No volume "{name[:40]}". You have {there}. Run `gpu-shopper volume list`.')
+        there = f"Your volumes: {names}." if (names := ", ".join(one.name for one in found)) else "You have none."
+        fail(f'You have no volume "{name[:40]}". {there} Run `gpu-shopper volume list`.')
     return volume.session_id

@@ -55,10 +55,10 @@ def may_be_public(location: str | None, given: Collection[str]) -> bool:
 
 
 def not_public(location: str, given: Collection[str], problem: str) -> str:
-    """Say why a place can't be read that nobody has credentials for; `problem` is what its store answered."""
+    """Say why a place can't be read without credentials; `problem` is what its store answered."""
     store, missing = _missing(location, given)
     needs = _set_them(store, missing) if store is not None else ""
-    return f"Checkpoints at {location} can't be read by everybody: {problem}. So they need {needs}"
+    return f"Checkpoints at {location} are not public: {problem}. To read them, this service needs {needs}"
 
 
 def _missing(location: str | None, given: Collection[str]) -> tuple[Store | None, list[str]]:

@@ -63,7 +63,7 @@ class FileMount(_Strict):
     )
     mode: MountMode | None = Field(
         default=None,
-        description="COPY: before `run` starts. MOUNT and MOUNT_CACHED: read in place, at Lambda and TensorDock only.",
+        description="COPY: copied before `run`. MOUNT and MOUNT_CACHED: read in place, at Lambda and TensorDock only.",
     )
 
 
@@ -178,7 +178,7 @@ class JobDocument(_Strict):
     )
     volume: Text | None = Field(
         default=None,
-        description="The network volume to mount, by its name. Only offers where it is are considered.",
+        description="The network volume to mount, by its name. Only offers in its region are considered.",
         examples=["data"],
     )
     repo: Text | None = Field(

@@ -10,7 +10,7 @@ from bot.rules.policy.policy import Policy
 
 
 def read_volume_name(text: str, _policy: Policy) -> dict[str, Any]:
-    """Read the name of a volume; whether there is one is seen when the request is made."""
+    """Read the name of a volume; whether it exists is checked when the request is made."""
     name = text.strip().lower()
     if wrong := volumes.bad_name(name):
         raise BadWord(wrong.sentence)

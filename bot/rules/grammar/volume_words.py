@@ -21,15 +21,15 @@ _KEYED = re.compile(r"-{0,2}([a-z]+)=(.+)", re.DOTALL | re.IGNORECASE)
 
 
 def read_volume(sub: Subcommand, words: list[WordToken], line: str, policy: Policy) -> ParsedCommand:
-    """Read what to do with a volume, its name, and what belongs to that; nothing said lists them."""
+    """Read a volume command: its action, the volume's name, and the rest. Without an action, it lists volumes."""
     action = words[0].value.lower() if words else "list"
     if action not in ACTIONS:
-        said = f"{show(words[0].value)} can't be done with a volume; there are {', '.join(ACTIONS)}."
+        said = f"{show(words[0].value)} is not a volume command; use {', '.join(ACTIONS[:-1])} or {ACTIONS[-1]}."
         raise Wrong(words[0], f"{said}{near(action, ACTIONS)}")
     rest = words[1:]
     if action == "list":
         if rest:
-            raise Wrong(rest[0], "volume list takes no words after it.")
+            raise Wrong(rest[0], "Write volume list with nothing after it.")
         return ParsedCommand(sub.name, action=action)
     if not rest:
         raise Wrong(end(line), f"Name the volume, as in volume {action} data.")
@@ -41,7 +41,7 @@ def read_volume(sub: Subcommand, words: list[WordToken], line: str, policy: Poli
     if action == "extend":
         return _extend(sub, name, rest[1:], line)
     if len(rest) > 1:
-        raise Wrong(rest[1], "volume delete takes one name. It asks before it deletes anything.")
+        raise Wrong(rest[1], "Name one volume only, as in volume delete data.")
     return ParsedCommand(sub.name, action=action, target=name)
 
 
@@ -55,7 +55,7 @@ def size_gb(text: str) -> int | None:
 
 
 def time_h(text: str) -> Decimal:
-    """Read for how long a volume stays: `14d`, `36h`. Raises `BadWord`."""
+    """Read how long a volume stays: `14d`, `36h`. Raises `BadWord`."""
     hours = duration(text)
     if hours is None:
         raise BadWord(f"{show(text)} is not a time; write 14d or 36h.")
@@ -86,7 +86,8 @@ _KEYS: Mapping[str, Callable[[str, Policy], dict[str, Any]]] = {
 def _create(sub: Subcommand, name: str, words: list[WordToken], line: str, policy: Policy) -> ParsedCommand:
     size = size_gb(words[0].value) if words else None
     if size is None:
-        raise Wrong(words[0] if words else end(line), "Say how large it is after its name, such as 200GB or 2TB.")
+        said = f"{show(words[0].value)} is not a size. " if words else ""
+        raise Wrong(words[0] if words else end(line), f"{said}After the name, write the size, such as 200GB or 2TB.")
     said: dict[str, Any] = {}
     reason: list[str] = []
     for word in words[1:]:

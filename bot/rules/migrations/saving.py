@@ -113,6 +113,6 @@ def suggestion(session: str, offer: str, here_usd_h: Decimal, there_usd_h: Decim
     left, saved, cost = about_hours(found.left_h), usd(found.saves_usd), usd(found.cost_usd)
     return (
         f"Session {session} would finish about {saved} cheaper on {offer}: {there} instead of {here} for the {left} "
-        f"that are left. The move's own cost of about {cost} is counted. To move it, after an approval: "
+        f"that are left. This includes about {cost} for the move itself. To ask for the move: "
         f"{cli_command(f'migrate {session} to cheaper')}."
     )

@@ -66,11 +66,11 @@ use() {{
 copy() {{
   find_rclone
   use "$1"
-  mkdir -p "$3" || fail "$3 can't be made."
+  mkdir -p "$3" || fail "$3 can't be created."
   size=$("$tool" size --json "src:$2") || fail "$1://$2 can't be read."
   printf '%s' "$size" | python3 -c '{fits}' "$1://$2" "$3" || exit
   "$tool" copy --transfers 8 --checkers 16 --stats 1m --stats-one-line --stats-log-level NOTICE "src:$2" "$3" ||
-    fail "$1://$2 was not copied whole."
+    fail "Not everything in $1://$2 was copied."
 }}
 mount_source() {{
   [ -e "${{FUSE:-/dev/fuse}}" ] || fail "This machine has no /dev/fuse, so nothing can be mounted. Write mode: COPY."
@@ -82,7 +82,7 @@ mount_source() {{
     apt-get update -q && apt-get install -q -y --no-install-recommends fuse3 || fail "fuse3 can't be installed."
   fi
   from=$2; to=$3; shift 3
-  mkdir -p "$to" || fail "$to can't be made."
+  mkdir -p "$to" || fail "$to can't be created."
   ! mountpoint -q "$to" || return 0
   [ -z "$(ls -A "$to")" ] || fail "$to has files of its own, which a mount would hide."
   "$tool" lsf --max-depth 1 "src:$from" >/dev/null || fail "The source of $to can't be read."
@@ -141,7 +141,7 @@ def save(url, to, size=None, sha256=None):
             count += len(part)
     if (size is not None and count != size) or (sha256 and own.hexdigest() != sha256):
         os.unlink(to + ".part")
-        sys.exit(to + " is not what its source has: its size or its hash differs.")
+        sys.exit(to + " differs from its source in size or hash.")
     os.replace(to + ".part", to)
     print("%s: %d bytes" % (to, count), flush=True)
 shown = source.partition("?")[0]
@@ -167,7 +167,7 @@ try:
         inside = one["path"][len(path) + 1:] if path and one["path"] != path else one["path"]
         to = os.path.join(target, inside if one["path"] != path else os.path.basename(path))
         if os.path.commonpath([os.path.realpath(target), os.path.realpath(to)]) != os.path.realpath(target):
-            sys.exit(one["path"] + " would leave its folder.")
+            sys.exit(one["path"] + " would be written outside its folder.")
         if os.path.exists(to) and os.path.getsize(to) == one["size"]:
             continue
         at = "%s/%s%s/resolve/main/" % (hub, "datasets/" if kind == "datasets" else "", name)

@@ -58,14 +58,14 @@ try:
                             own.update(part)
                     said = said == own.hexdigest()
                 if os.path.getsize(to) != one.size or not said:
-                    sys.exit(one.key + " is not what its store has: its size or its hash differs.")
+                    sys.exit(one.key + " differs from its store in size or hash.")
     else:
         urllib.request.urlretrieve(place, os.path.join(folder, path.partition("?")[0].rpartition("/")[2] or "save"))
 except Exception as error:
     if isinstance(error, ImportError):
-        print("This machine has no client of the store (" + str(error) + "), so the job fetches the save.")
+        print("This machine has no client for the store (" + str(error) + "), so the job fetches the save.")
     elif type(error).__name__ == "NoCredentialsError":
-        print("This machine has no credentials of the store, so the job fetches the save.")
+        print("This machine has no credentials for the store, so the job fetches the save.")
     else:
         raise
     sys.exit({left_out})

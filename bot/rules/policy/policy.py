@@ -123,11 +123,11 @@ class Policy:
     overspend_answer_s: int = setting(900, "Without an answer by then the session is stopped, where that saves money.")
     suggest_move_usd: Decimal | None = setting(
         Decimal(5),
-        "An owner is notified, once a day at most, when a run would finish at least this much cheaper elsewhere. The "
-        "cost of the move is included. None: nobody is notified.",
+        "An owner is notified, at most once a day, when a run would finish at least this much cheaper elsewhere. The "
+        "cost of the move is counted. None: nobody is notified.",
     )
     suggest_move_percent: Decimal = setting(
-        Decimal(10), "The least share of the run's remaining cost, in percent, that such a move has to save."
+        Decimal(10), "The least that such a move saves, in percent of the run's remaining cost."
     )
     checkpoint_unverified: str = setting(
         "keep",

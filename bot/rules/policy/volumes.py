@@ -1,4 +1,4 @@
-"""Check what somebody asks for with a network volume; every client refuses with the same sentence."""
+"""Check requests for network volumes; every client refuses with the same sentence."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def bad_name(name: str) -> BoundsVerdict | None:
     """Say what is wrong with the name of a volume."""
     if _NAME.fullmatch(name):
         return None
-    said = f"“{name[:40]}” is no name for a volume. Use 2 to 24 small letters, digits and hyphens, such as data-1."
+    said = f"“{name[:40]}” is not a volume name. Use 2 to 24 lowercase letters, digits and hyphens, such as data-1."
     return BoundsVerdict(ReplyCode.BAD_VOLUME, said)
 
 
@@ -59,7 +59,7 @@ def no_volumes(cloud: str, having: Collection[str]) -> str:
 
 
 def check(job: JobRequest, able: Mapping[str, Capabilities]) -> BoundsVerdict | None:
-    """Return the first thing that is wrong with a request for a volume; None as well where it asks for a machine."""
+    """Return the first thing that is wrong with a request for a volume; None for a machine."""
     if not job.makes_volume:
         return None
     if wrong := bad_name(job.makes_volume):
@@ -70,19 +70,20 @@ def check(job: JobRequest, able: Mapping[str, Capabilities]) -> BoundsVerdict | 
         without = [machines_of(name) for name in job.candidates]
         unset = [name for name in without if name not in able]
         said = no_volumes(" and ".join(without) or "This deployment", having)
-        said = f"{' and '.join(unset)}: not set up here. Name one of {', '.join(having)}." if unset and having else said
+        said = f"{' and '.join(unset)}: not set up here. Choose from {', '.join(having)}." if unset and having else said
         return BoundsVerdict(ReplyCode.NO_VOLUMES, said)
+    where = " or ".join(machines_of(name) for name in job.candidates if name in able and able[name].volume_gb)
     sizes = [one.volume_gb for one in named if one.volume_gb]
     least, most = min(low for low, _ in sizes), max(high for _, high in sizes)
     if not any(low <= job.disk_gb <= high for low, high in sizes):
-        said = f"A volume has {least} to {most:,} GB there, and not {job.disk_gb:,}. Write a size such as 200GB."
+        said = f"A volume at {where} can have {least} to {most:,} GB, not {job.disk_gb:,}. Write a size such as 200GB."
         return BoundsVerdict(ReplyCode.BAD_VOLUME, said)
     return bad_time(job.hours)
 
 
 def bad_time(hours: Decimal) -> BoundsVerdict | None:
-    """Say what is wrong with the whole time of a volume."""
+    """Say what is wrong with the time that a volume stays in all."""
     if hours.is_finite() and SHORTEST_H <= hours <= LONGEST_H:
         return None
     longest = plural(LONGEST_H / 24, "day")
-    return BoundsVerdict(ReplyCode.TOO_LONG, f"A volume stays from one hour to {longest} in all. Write it like 14d.")
+    return BoundsVerdict(ReplyCode.TOO_LONG, f"A volume can stay for 1 hour to {longest} in all. Write it like 14d.")

@@ -116,7 +116,7 @@ def _read(path: str, source: str, mode: MountMode | None) -> Mount:
     if mode is None:
         raise BadMount(f"{path[:80]!r} needs a mode; write mode: COPY to copy its files before the job runs.")
     if mode is not MountMode.COPY and found[1] not in MOUNTED_SCHEMES:
-        raise BadMount(f"{found[1]}:// can't be mounted, only s3:// and gs:// can. For {at} write mode: COPY.")
+        raise BadMount(f"{found[1]}:// can't be mounted; only s3:// and gs:// can. For {at}, write mode: COPY.")
     return Mount(mode, at, source)
 
 
@@ -126,5 +126,5 @@ def _path(path: str) -> str:
     if not _PATH.fullmatch(path) or any(part in ("", ".", "..") for part in parts if at != "/"):
         raise BadMount(f"{path[:80]!r} is not a path on the machine; write it like /workspace/data.")
     if at in _WHOLE or parts[0] in _SYSTEM or at.startswith(_AGENT):
-        raise BadMount(f"{at} belongs to the machine's system. Choose a folder such as /data or /workspace/data.")
+        raise BadMount(f"{at} is reserved for the system. Choose a folder such as /data or /workspace/data.")
     return at

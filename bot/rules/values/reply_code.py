@@ -20,7 +20,7 @@ class ReplyCode(Vocabulary):
     BAD_CONFIG = "bad_config", "The profile of the model does not allow this config."
     BAD_VOLUME = "bad_volume", "The name or the size of the volume is not valid."
     NO_VOLUMES = "no_volumes", "The cloud that you named has no network volumes."
-    NO_VOLUME = "no_volume", "There is no such volume of yours, or it can't be used now."
+    NO_VOLUME = "no_volume", "You have no such volume, or it can't be used now."
     VOLUME_ELSEWHERE = "volume_elsewhere", "What you asked for is not for sale where the volume is."
     VOLUME_IN_USE = "volume_in_use", "A machine uses the volume, so it can't be deleted."
     BAD_MOUNT = "bad_mount", "A file mount of the job is not valid."

@@ -52,7 +52,7 @@ async def look_at(
 
 
 async def unreadable(ctx: Context, location: str | None) -> str | None:
-    """Say why a place can't be read for which no credentials are set; None where everybody can, or some are set."""
+    """Say why a place without credentials can't be read; None where it is public, or credentials are set."""
     where, given = rules.place(location), ctx.catalog.checks.stores
     if location is None or where is None or ctx.checkpoints is None or not may_be_public(location, given):
         return None

@@ -115,8 +115,7 @@ async def _resume(ctx: Context, waiting: Unresumed, now: datetime) -> None:
 def _predecessor(rows: list[Instance], row: Instance) -> Instance:
     """Return the newest machine before this one that ran; where none did, the newest one, or this one itself.
 
-    Of a machine that never ran no work is lost. Its replacement gets a resume point all the same, or its agent would
-    wait for one for ever.
+    A machine that never ran loses no work. Its replacement still gets a resume point, because its agent waits for one.
     """
     before = [one for one in rows if one.n < row.n]
     ran = [one for one in before if one.live_at is not None]

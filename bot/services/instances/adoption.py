@@ -260,7 +260,7 @@ def _offer(orphan: Orphan, seen: ObservedInstance, now: datetime) -> Offer:
 
 
 def _what(orphan: Orphan, seen: ObservedInstance) -> str:
-    """Return the GPU of an orphan; of a network volume what stands in its place, with the name that its label has."""
+    """Return the GPU of an orphan, or `volume:NAME` for a network volume. The name comes from its label."""
     if orphan.cloud != volumes_of(orphan.cloud):
         return seen.gpu or "unknown"
     human = (seen.name or "").removesuffix(orphan.label).strip("-")

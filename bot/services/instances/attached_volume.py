@@ -29,11 +29,11 @@ async def attached(ctx: Context, request: Request, session: Session) -> Attached
     row = rows[-1] if rows else None
     provider = ctx.providers.get(row.cloud) if row is not None else None
     if volume is None or row is None or provider is None or row.state is not InstanceState.LIVE or row.ref is None:
-        return f"The volume {job.volume} has ended, so no machine was launched with it."
+        return f"Volume {job.volume} has ended, so no machine was launched."
     if volume.owner not in owners:
-        return f"The volume {job.volume} has another owner now, so no machine was launched with it."
+        return f"Volume {job.volume} has another owner now, so no machine was launched."
     machine_ends = session.deadline or later(ctx.clock.now(), Decimal(session.hours))
     if volume.deadline is not None and machine_ends > volume.deadline:
         ends = f"{volume.deadline:%Y-%m-%d %H:%M} UTC"
-        return f"The volume {job.volume} ends {ends}, before the machine would, so no machine was launched with it."
+        return f"Volume {job.volume} ends {ends}, before the machine would, so no machine was launched."
     return AttachedVolume(row.ref, provider.capabilities.volume_path.format(job.volume))

@@ -69,7 +69,7 @@ async def observe(ctx: Context, cloud: str) -> Pass:
         listing = await provider.list()
     except ProviderError as error:
         log.warning("%s could not be listed: %s", cloud, error.code)
-        # A key may not be allowed to list volumes: asking often for ever would use up the turns of the machines.
+        # A key may lack the right to list volumes. Asking often would use up the calls that machines need.
         return Pass(0, urgent=provider.capabilities.volume_gb is None, problem=error.message)
     if doubt := clock_problem(ctx.clock):
         # Every step compares times: a boot that takes too long, an absence, an orphan. The listing itself had to be

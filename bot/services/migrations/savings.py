@@ -1,6 +1,6 @@
 """Notify owners, once a day at most, when their run would finish cheaper on another machine.
 
-One look serves all runs: one query finds them, and runs that want the same GPUs share what the clouds answered. The
+One search serves all runs: one query finds them, and runs that want the same GPUs share the clouds' listings. The
 store of a run's checkpoints is read only where an offer is cheap enough.
 """
 
@@ -39,7 +39,7 @@ from ledger.queries.views import SessionView, views_of_sessions
 from providers.capabilities import BillingStart
 from providers.contract import Offer
 
-#: How often it is looked for cheaper offers, how many runs one look compares, and when an owner may be notified again.
+#: How often cheaper offers are searched, how many runs one search compares, and when an owner may be notified again.
 LOOK_S: Final = 3600.0
 MOST: Final = 200
 AGAIN: Final = timedelta(hours=24)

@@ -1,4 +1,4 @@
-"""Judge the files of a job before anything is bought: whether a machine can mount them, and whether they fit."""
+"""Check the files of a job before anything is bought: whether a machine can mount them, and whether they fit."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ def refusal(job: JobRequest, clouds: Mapping[str, Capabilities], *, has_agents: 
     mounted = next((one for one in found if one.needs_fuse), None)
     if mounted is not None and not any(one.fuse for one in clouds.values()):
         return (
-            f"{mounted.mode} needs FUSE, which no machine at {', '.join(clouds)} has. For {mounted.path} write "
-            "mode: COPY, and keep what the job writes with checkpoint=."
+            f"{mounted.mode} needs FUSE, which no machine at {', '.join(clouds)} has. For {mounted.path}, write "
+            "mode: COPY. To keep what the job writes, set checkpoint=."
         )
     by_itself = run_without_agent(found) and any(one.batch for one in clouds.values())
     if found and not has_agents and not by_itself:
-        return "file_mounts need GPU Shopper's agent, which no machine can run: GPU_SHOPPER_NODE_URL is not set."
+        return "file_mounts needs GPU Shopper's agent, and no machine can run it until GPU_SHOPPER_NODE_URL is set."
     return None
 
 
 async def too_large(ctx: Context, job: JobRequest) -> str | None:
-    """Say that the copies of a job need a larger disk, as far as everybody may read how large they are."""
+    """Say that a job's copies need a larger disk. Only the sizes of public files are known here."""
     copied = [one for one in mounts_of(job.mounts) if one.mode is MountMode.COPY]
     if not copied or ctx.checkpoints is None:
         return None
@@ -46,6 +46,6 @@ async def too_large(ctx: Context, job: JobRequest) -> str | None:
     if not files_gb or needed_gb <= job.disk_gb:
         return None
     return (
-        f"The files of file_mounts have {files_gb:,} GB, and the image needs {int(IMAGE_GB)} GB. A disk of "
-        f"{job.disk_gb:,} GB is too small for both. Request a larger one, such as disk={needed_gb}GB."
+        f"The files in file_mounts need {files_gb:,} GB, and the image needs {int(IMAGE_GB)} GB. A disk of "
+        f"{job.disk_gb:,} GB is too small for both. Ask for a larger one, such as disk={needed_gb}GB."
     )

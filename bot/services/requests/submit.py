@@ -175,7 +175,7 @@ def _twice(request_id: str) -> str:
 
 
 def _refuse_volume(ctx: Context, job: JobRequest) -> Reply | None:
-    """Refuse a network volume that no cloud here has, or not so."""
+    """Refuse a network volume that no cloud here offers, or not in this size or for this time."""
     wrong = volumes.check(job, ctx.catalog.capabilities) or job_bounds.reason(job.reason, ctx.policy)
     return refuse(*wrong) if wrong else None
 
@@ -201,7 +201,7 @@ def _refuse(ctx: Context, job: JobRequest) -> Reply | None:
         sentence = f"{needing} needs GPU Shopper's agent, which doesn't run at {', '.join(named)} with this job."
         return refuse(ReplyCode.AGENT_MISSING, sentence)
     if needing and not ctx.node_url:
-        sentence = f"{needing} needs GPU Shopper's agent, which no machine can run: GPU_SHOPPER_NODE_URL is not set."
+        sentence = f"{needing} needs GPU Shopper's agent, and no machine can run it until GPU_SHOPPER_NODE_URL is set."
         return refuse(ReplyCode.AGENT_MISSING, sentence)
     wanted = {name: able[name] for name in named or able}
     if (unmounted := mounts.refusal(job, wanted, has_agents=bool(ctx.node_url))) is not None:

@@ -106,7 +106,7 @@ async def _extend(ctx: Context, tx: Tx, session: Session, command: Extend, now: 
 
 
 def _too_long(policy: Policy, session: Session, hours: Decimal, already: Decimal) -> BoundsVerdict | None:
-    """Say that a session would have more time in all than any may have, or that the time is none."""
+    """Say that a session would get more hours in all than it may have, or that no time was asked for."""
     if volume_of(session.gpu):
         return volumes.bad_time(already + hours if hours > 0 else hours)
     verdict = hours_cap.check(hours, already, policy)
@@ -152,14 +152,14 @@ def _kept(session: Session, said: str, end: datetime | None) -> Reply:
 
 
 async def _volume_ends(tx: Tx, job: JobRequest, session: Session, hours: Decimal) -> Reply | None:
-    """Refuse time for a machine beyond the end of the network volume that it uses."""
+    """Refuse to extend a machine past the end of the network volume that it uses."""
     volume = await tx.get(Session, job.volume_session) if job.volume_session is not None else None
     if volume is None or volume.deadline is None or session.deadline is None:
         return None
     if extension.later(session.deadline, hours) <= volume.deadline:
         return None
     more = cli_command(f"volume extend {job.volume} 7d")
-    said = f"Its volume {job.volume} ends {volume.deadline:%Y-%m-%d %H:%M} UTC. Extend that first: {more}."
+    said = f"Its volume {job.volume} would end first, {volume.deadline:%Y-%m-%d %H:%M} UTC. Extend the volume: {more}."
     return refuse(ReplyCode.NO_VOLUME, said)
 
 

@@ -250,12 +250,12 @@ async def _end(ctx: Context, command: Terminate | FinishSession, code: EndReason
 
 
 async def _used(tx: Tx, session: Session) -> Reply | None:
-    """Refuse to delete a network volume that a machine uses; its cloud would refuse it as well."""
+    """Refuse to delete a network volume that a machine uses; its cloud would refuse that, too."""
     users = await users_of(tx, session.id) if volume_of(session.gpu) else []
     if not users:
         return None
     named = ", ".join(one.short_id for one in users)
-    said = f"Volume {volume_of(session.gpu)} is used by session {named}. End that first, and then delete the volume."
+    said = f"Volume {volume_of(session.gpu)} is in use by session {named}. End that first, then delete the volume."
     return refuse(ReplyCode.VOLUME_IN_USE, said, {"session_id": session.id})
 
 

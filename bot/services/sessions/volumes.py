@@ -29,7 +29,7 @@ from providers.cloud_names import machines_of
 
 #: More volumes than one person has.
 MOST = 200
-#: So many GPUs are named where the asked one is not for sale beside a volume.
+#: How many GPUs are named when the requested one is not for sale where a volume is.
 NAMED = 8
 
 
@@ -60,19 +60,19 @@ async def named(ctx: Context, actor: Actor, name: str) -> SessionView | Reply:
         return volume
     have = ", ".join(volume_of(view.session.gpu) for view in found)
     make = cli_command("volume create data 200GB")
-    said = f"You have these: {have}." if have else f"You have none. To make one: {make}."
+    said = f"Your volumes: {have}." if have else f"You have none. To ask for one: {make}."
     return refuse(ReplyCode.NO_VOLUME, f"You have no volume “{name[:40]}”. {said}")
 
 
 async def taken(ctx: Context, tx: Tx, actor: Actor, job: JobRequest, undecided: Sequence[Request]) -> Reply | None:
-    """Refuse a second volume of one name: its owner asked for it already, or has it."""
+    """Refuse a second volume of the same name: its owner already has it, or asked for it."""
     name = job.makes_volume
     if (same := next((one for one in undecided if one.job.makes_volume == name), None)) is not None:
         said = f"You already asked for a volume {name} ({short_id(same.id)})."
         return refuse(ReplyCode.ALREADY_ASKED, said, {"request_id": same.id})
     if await is_taken(tx, await authorization.mine(tx, ctx.policy, actor), name):
         more = cli_command(f"volume extend {name} 7d")
-        return refuse(ReplyCode.BAD_VOLUME, f"You have a volume {name} already. To keep it for longer: {more}.")
+        return refuse(ReplyCode.BAD_VOLUME, f"You already have a volume {name}. To keep it for longer: {more}.")
     return None
 
 
@@ -85,7 +85,7 @@ async def with_volume(ctx: Context, actor: Actor, job: JobRequest) -> JobRequest
         return found
     row, session = found.instance, found.session
     if row is None or session.state is not SessionState.RUNNING or session.deadline is None:
-        return _cannot(job.volume, "it is not ready, or it is ending")
+        return _cannot(job.volume, "it is not ready yet, or it is ending")
     cloud, offer = machines_of(row.cloud), offer_from_json(row.offer)
     others = [name for name in job.candidates if name != cloud]
     if job.candidates and cloud not in job.candidates:
@@ -111,7 +111,7 @@ def _ends_first(job: JobRequest, deadline: datetime, now: datetime) -> str:
 
 
 async def _sold_there(ctx: Context, job: JobRequest) -> Reply | None:
-    """Refuse a job whose GPU is not for sale beside its volume; None where it is, or where the cloud is silent."""
+    """Refuse a job whose GPU is not for sale beside its volume; None where it is, or where the cloud did not answer."""
     (cloud,), (region,) = job.candidates, job.regions
     every = replace(job, gpu=GpuConstraint(count_min=job.gpu.count_min, count_max=job.gpu.count_max))
     market = await ctx.catalog.market(every, job.disk_gb, policy=ctx.policy, observed=False)
@@ -124,7 +124,9 @@ async def _sold_there(ctx: Context, job: JobRequest) -> Reply | None:
     sold = sorted({offer.gpu for offer in there})
     has = f"For sale there now: {', '.join(sold[:NAMED])}." if sold else "Nothing is for sale there now."
     wanted = job_text.gpus(job.gpu)
-    return _elsewhere(job.volume or "", f"{cloud} has no {wanted} that fits in {region}, where it is. {has}")
+    return _elsewhere(
+        job.volume or "", f"{cloud} has no {wanted} for this request in {region}, where the volume is. {has}"
+    )
 
 
 def _cannot(name: str, why: str) -> Reply:

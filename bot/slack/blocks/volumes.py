@@ -17,7 +17,7 @@ def listing(found: Sequence[tuple[SessionView, Decimal]], command: str) -> Messa
     """List volumes with what each has cost so far, the soonest to end first."""
     if not found:
         make = code(f"{command} volume create data 200GB for=14d")
-        return Message.of(f"You have no network volumes. To make one: {make}")
+        return Message.of(f"You have no network volumes. To ask for one: {make}")
     lines = [_line(view, cost_usd) for view, cost_usd in found]
     hint = f"{code('volume=NAME')} in a request mounts one. {code(f'{command} volume extend NAME 7d')} keeps it longer."
     lead = ":floppy_disk: *Your network volumes*"

@@ -14,7 +14,7 @@ from bot.slack.handler_context import HandlerContext, HandlerJob
 
 
 async def change(handler: HandlerContext, job: HandlerJob, parsed: ParsedCommand) -> Message:
-    """List the volumes; or ask for more time of one, or whether it shall be deleted."""
+    """List the volumes, ask for more time for one, or confirm that it is to be deleted."""
     ctx, now = handler.ctx, handler.ctx.clock.now()
     if parsed.action == "list":
         views = await volumes.mine(ctx, job.message.actor)

@@ -78,7 +78,7 @@ async def test_a_volume_is_asked_for_listed_extended_and_deleted(door: Door) -> 
     ("changes", "status", "code", "said"),
     [
         ({"name": "D 1"}, 422, "bad_volume", "no name for a volume"),
-        ({"size": "huge"}, 422, "bad_volume", "Say how large"),
+        ({"size": "huge"}, 422, "bad_volume", "After the name, write the size"),
         ({"size": "5GB"}, 422, "bad_volume", "10 to 4,096 GB"),
         ({"time": "soon"}, 422, "bad_volume", "is not a time"),
         ({"cloud": "vast"}, 422, "no_volumes", "vast has no network volumes. These have them: runpod, lambda."),
@@ -126,7 +126,7 @@ async def test_the_terminal_does_the_same(door: Door, monkeypatch: pytest.Monkey
         assert all(part in listed for part in ("data", "200 GB", "runpod", "US-KS-2", "running", "$0.019/h"))
         assert "Asked for 168 hours more" in (await run("extend", "data", "7d", "a", "longer", "run"))[1]
         missing = await run("delete", "other")
-        assert (missing[0], 'No volume "other". You have data.' in missing[1]) == (1, True), missing
+        assert (missing[0], 'You have no volume "other". Your volumes: data.' in missing[1]) == (1, True), missing
         assert (await run("delete", "data"))[0] == 0
     await w.run(300, 20)
     assert (await w.books()).sessions[0].state is SessionState.TERMINATED

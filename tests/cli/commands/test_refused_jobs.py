@@ -58,11 +58,11 @@ DOCUMENTS: Mapping[str, tuple[dict[str, Any], str]] = {
         "MOUNT_CACHED needs FUSE, which no machine at runpod, vast has.",
     ),
     "mounted repository": (mounted({"source": "hf://org/name", "mode": "MOUNT"}), "hf:// can't be mounted"),
-    "system folder": (mounted("s3://bucket/d", "/etc"), "/etc belongs to the machine's system"),
+    "system folder": (mounted("s3://bucket/d", "/etc"), "/etc is reserved for the system"),
     "no mode": (mounted({"source": "s3://bucket/d"}), "needs a mode; write mode: COPY"),
     "scheme": (mounted("ftp://host/d"), "'ftp://host/d' is not a source; write it like s3://bucket/data"),
     "volume": ({**JOB, "volume": "team-data"}, "You have no volume “team-data”."),
-    "name of a volume": ({**JOB, "volume": "Team Data"}, "is no name for a volume"),
+    "name of a volume": ({**JOB, "volume": "Team Data"}, "is not a volume name"),
     "no such field": ({**JOB, "volumes": {"/data": "team-data"}}, "volumes"),
 }
 #: The same in words, where words are all that a door takes.

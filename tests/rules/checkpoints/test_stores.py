@@ -49,7 +49,9 @@ def test_a_public_place_of_the_hub_or_of_google_needs_no_credentials(
     if public:
         assert missing_variables(location, given) is None
         said = not_public(str(location), given, "it answered 403")
-        assert said.startswith(f"Checkpoints at {location} can't be read by everybody: it answered 403. So they need ")
+        assert said.startswith(
+            f"Checkpoints at {location} are not public: it answered 403. To read them, this service needs "
+        )
         assert "not set where this service runs" in said
 
 

@@ -137,6 +137,6 @@ def test_the_message_says_how_much_where_and_how() -> None:
     assert found is not None
     assert suggestion("4k7m2p", "vast (US)", run.price_usd_h, place.price_usd_h, found) == (
         "Session 4k7m2p would finish about $34.95 cheaper on vast (US): $1.20/h instead of $2.40/h for the 30 h that "
-        "are left. The move's own cost of about $1.05 is counted. To move it, after an approval: "
+        "are left. This includes about $1.05 for the move itself. To ask for the move: "
         "`gpu-shopper migrate 4k7m2p to cheaper`."
     )

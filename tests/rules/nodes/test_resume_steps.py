@@ -77,7 +77,7 @@ async def test_a_file_with_another_hash_than_its_stores_fails_the_step(
     monkeypatch.setattr(Shelf, "etag", lambda *_: listed)
     code, said = await fetched(shelf, "gs://bucket/run/step-9", tmp_path)
     assert code == 1
-    assert "run/step-9/optim/state.pt is not what its store has" in said
+    assert "run/step-9/optim/state.pt differs from its store" in said
     assert not (tmp_path / "resume/.complete").exists()
 
 

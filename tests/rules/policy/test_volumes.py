@@ -51,14 +51,14 @@ def test_what_is_right_passes_and_so_does_what_is_no_volume() -> None:
 @pytest.mark.parametrize(
     ("asked", "code", "said"),
     [
-        (job("d"), ReplyCode.BAD_VOLUME, "2 to 24 small letters"),
+        (job("d"), ReplyCode.BAD_VOLUME, "2 to 24 lowercase letters"),
         (job(size=9), ReplyCode.BAD_VOLUME, "10 to 4,096 GB"),
         (job(size=4097), ReplyCode.BAD_VOLUME, "not 4,097"),
-        (job(hours="0.5"), ReplyCode.TOO_LONG, "one hour to 365 days"),
-        (job(hours="8761"), ReplyCode.TOO_LONG, "one hour to 365 days"),
+        (job(hours="0.5"), ReplyCode.TOO_LONG, "1 hour to 365 days"),
+        (job(hours="8761"), ReplyCode.TOO_LONG, "1 hour to 365 days"),
         (job(clouds=("vast-volumes",)), ReplyCode.NO_VOLUMES, "vast has no network volumes. These have them: runpod"),
         (job(clouds=("vast",)), ReplyCode.NO_VOLUMES, "vast has no network volumes"),
-        (job(clouds=("tensordock",)), ReplyCode.NO_VOLUMES, "tensordock: not set up here. Name one of runpod, lambda."),
+        (job(clouds=("tensordock",)), ReplyCode.NO_VOLUMES, "tensordock: not set up here. Choose from runpod, lambda."),
         (job(clouds=()), ReplyCode.NO_VOLUMES, "This deployment has no network volumes"),
     ],
 )

@@ -196,8 +196,8 @@ async def test_a_place_that_everybody_may_read_is_offered_without_credentials_an
             assert (view.quote is not None) == public
             assert (len(w.engine.calls) > calls) == public
         assert view.request.state is RequestState.UNAVAILABLE
-        assert view.request.outcome.startswith("Checkpoints at gs://bucket/run can't be read by everybody: gs://bucket")
-        assert "So they need GS_ACCESS_KEY_ID and GS_SECRET_ACCESS_KEY" in view.request.outcome
+        assert view.request.outcome.startswith("Checkpoints at gs://bucket/run are not public: gs://bucket")
+        assert "To read them, this service needs GS_ACCESS_KEY_ID and GS_SECRET_ACCESS_KEY" in view.request.outcome
 
 
 async def test_a_checkpoint_location_that_the_policy_does_not_list_is_offered_nothing_and_never_created(

@@ -121,5 +121,5 @@ async def test_a_queue_needs_an_agent(w: World) -> None:
 async def test_a_queue_is_refused_where_no_machine_could_reach_this_service(w: World) -> None:
     reply = await w.ask(candidates=("vast",), queue=QUEUE)
     assert (reply.ok, reply.code) == (False, "agent_missing")
-    assert "GPU_SHOPPER_NODE_URL is not set" in reply.sentence
+    assert "until GPU_SHOPPER_NODE_URL is set" in reply.sentence
     assert (await w.books()).requests == ()

@@ -324,8 +324,8 @@ async def test_copies_that_do_not_fit_the_disk_end_the_request_before_it_has_off
         view = await quoted(w, mounts=("COPY /data s3://bucket/set",), disk_gb=50)
         assert (view.request.state, view.quote) == (RequestState.UNAVAILABLE, None)
         assert view.request.outcome == (
-            "The files of file_mounts have 60 GB, and the image needs 20 GB. A disk of 50 GB is too small for both. "
-            "Request a larger one, such as disk=80GB."
+            "The files in file_mounts need 60 GB, and the image needs 20 GB. A disk of 50 GB is too small for both. "
+            "Ask for a larger one, such as disk=80GB."
         )
         assert set(shelf.asked) == {""}, "the service's own keys are not for a requester's places"
         for enough in (

@@ -45,15 +45,15 @@ async def test_a_mount_where_no_cloud_has_fuse_is_refused_before_it_is_posted(
     assert len((await w.books()).requests) == (0 if refused else 1)
     if refused:
         assert reply.sentence == (
-            f"{mode} needs FUSE, which no machine at {', '.join(clouds)} has. For /data write mode: COPY, "
-            "and keep what the job writes with checkpoint=."
+            f"{mode} needs FUSE, which no machine at {', '.join(clouds)} has. For /data, write mode: "
+            "COPY. To keep what the job writes, set checkpoint=."
         )
 
 
 async def test_files_without_any_agent_are_for_programs_with_the_tools_of_their_image(w: World) -> None:
     mounts: dict[str, Any] = {"run": "python a.py", "mounts": ("COPY /data s3://bucket/set",)}
     refused = await submit.submit(w.ctx, provision(candidates=("vast",), **mounts))
-    assert (refused.code, "GPU_SHOPPER_NODE_URL is not set" in refused.sentence) == ("bad_mount", True)
+    assert (refused.code, "until GPU_SHOPPER_NODE_URL is set" in refused.sentence) == ("bad_mount", True)
     hub = await submit.submit(w.ctx, provision(candidates=("kaggle",), **mounts | {"mounts": ("COPY /a hf://org/a",)}))
     assert hub.code == "bad_mount"
     assert (await submit.submit(w.ctx, provision(candidates=("kaggle",), **mounts))).ok

@@ -38,11 +38,11 @@ def _volumes(books: Books, rows: dict[str, list[Instance]]) -> Iterator[Violatio
         if is_volume is not asked or len(there) != (len(mine) if is_volume else 0):
             yield Violation(OWN_KIND, session.id, f"{session.gpu} came from a request of another kind")
         if is_volume and len([row for row in mine if row.live_at is not None]) > 1:
-            yield Violation(NOT_REPLACED, session.id, "more than one volume was there for it")
+            yield Violation(NOT_REPLACED, session.id, "it had more than one volume")
 
 
 def _deletions(books: Books) -> Iterator[Violation]:
-    """Check that the end of a volume, where nobody ordered it, has a warning that is older than the order."""
+    """Check that a volume which expired had a warning before its deletion was ordered."""
     volumes = {session.id for session in books.sessions if volume_of(session.gpu)}
     warned = {
         note.subject.partition("/")[0]: note.created_at

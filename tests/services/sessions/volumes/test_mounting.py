@@ -58,7 +58,7 @@ async def test_one_that_is_used_is_not_deleted_and_no_machine_outlives_it(w: Wor
     volume = await session(w)
     request_id = await running(w)
     used = await w.end(volume.id)
-    assert (used.code, "is used by session" in used.sentence) == (ReplyCode.VOLUME_IN_USE, True)
+    assert (used.code, "is in use by session" in used.sentence) == (ReplyCode.VOLUME_IN_USE, True)
     longer = await w.more(request_id, "100", reason="more")
     assert (longer.code, "volume extend data 7d" in longer.sentence) == (ReplyCode.NO_VOLUME, True)
     assert len(there(w)) == 1
@@ -67,8 +67,8 @@ async def test_one_that_is_used_is_not_deleted_and_no_machine_outlives_it(w: Wor
 @pytest.mark.parametrize(
     ("changes", "code", "said"),
     [
-        ({"volume": "other"}, ReplyCode.NO_VOLUME, "You have no volume “other”. You have these: data."),
-        ({"actor": DAVE}, ReplyCode.NO_VOLUME, "You have none. To make one:"),
+        ({"volume": "other"}, ReplyCode.NO_VOLUME, "You have no volume “other”. Your volumes: data."),
+        ({"actor": DAVE}, ReplyCode.NO_VOLUME, "You have none. To ask for one:"),
         ({"candidates": ("vast",)}, ReplyCode.VOLUME_ELSEWHERE, "vast has no network volumes. These have them: runpod"),
         ({"candidates": ("lambda",)}, ReplyCode.VOLUME_ELSEWHERE, "it is at runpod, and you asked for lambda."),
         ({"regions": ("EU",)}, ReplyCode.VOLUME_ELSEWHERE, "it is in US-KS-2, and you asked for EU."),

@@ -155,7 +155,7 @@ async def test_more_time_is_asked_for_like_that_of_a_session(w: World) -> None:
 @pytest.mark.parametrize(
     ("changes", "code", "said"),
     [
-        ({"name": "Data!"}, ReplyCode.BAD_VOLUME, "2 to 24 small letters"),
+        ({"name": "Data!"}, ReplyCode.BAD_VOLUME, "2 to 24 lowercase letters"),
         ({"size_gb": 5}, ReplyCode.BAD_VOLUME, "10 to 4,096 GB"),
         ({"hours": Decimal(9000)}, ReplyCode.TOO_LONG, "365 days"),
         ({"hours": Decimal("NaN")}, ReplyCode.TOO_LONG, "365 days"),
@@ -207,7 +207,7 @@ async def test_nothing_is_listed_for_who_has_no_volume(w: World) -> None:
     assert await volumes.mine(w.ctx, DAVE) == []
     other = await volumes.named(w.ctx, ALICE, "other")
     assert isinstance(other, Reply)
-    assert "You have these: data." in other.sentence
+    assert "Your volumes: data." in other.sentence
 
 
 async def test_only_its_owner_or_an_approver_deletes_it(w: World) -> None:
