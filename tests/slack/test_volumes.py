@@ -16,7 +16,13 @@ async def made(stage: Stage) -> None:
     message = await stage.ask(CREATE)
     assert header_of(message) == "200 GB volume data for 2 days"
     told = all_text(message)
-    for part in ("RunPod · US-KS-2", "$0.019/h", "about $0.93", "deleted at its end", "paid while no machine uses it"):
+    for part in (
+        "RunPod · US-KS-2",
+        "$0.019/h",
+        "about $0.93",
+        "deleted at its end",
+        "the same when no machine uses it",
+    ):
         assert part in told, told
     assert "12-hour" not in told
     assert "SSH key" not in told

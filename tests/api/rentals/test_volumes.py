@@ -77,12 +77,12 @@ async def test_a_volume_is_asked_for_listed_extended_and_deleted(door: Door) -> 
 @pytest.mark.parametrize(
     ("changes", "status", "code", "said"),
     [
-        ({"name": "D 1"}, 422, "bad_volume", "no name for a volume"),
+        ({"name": "D 1"}, 422, "bad_volume", "is not a volume name"),
         ({"size": "huge"}, 422, "bad_volume", "After the name, write the size"),
         ({"size": "5GB"}, 422, "bad_volume", "10 to 4,096 GB"),
         ({"time": "soon"}, 422, "bad_volume", "is not a time"),
         ({"cloud": "vast"}, 422, "no_volumes", "vast has no network volumes. These have them: runpod, lambda."),
-        ({"name": " "}, 422, "bad_volume", "no name for a volume"),
+        ({"name": " "}, 422, "bad_volume", "is not a volume name"),
     ],
 )
 async def test_what_cannot_be_is_refused_with_the_sentence_of_the_language(

@@ -51,7 +51,7 @@ DOCUMENTS: Mapping[str, tuple[dict[str, Any], str]] = {
     "config": ({"profile": "moe", "hours": "6h", "config": "configs/mosaic_small.yaml", "run": "x"}, NOT_ALLOWED),
     "MOUNT": (
         mounted({"source": "s3://bucket/d", "mode": "MOUNT"}, "/data", "vast"),
-        "MOUNT needs FUSE, which no machine at vast has. For /data write mode: COPY",
+        "MOUNT needs FUSE, which no machine at vast has. For /data, write mode: COPY",
     ),
     "MOUNT_CACHED": (
         mounted({"source": "s3://bucket/d", "mode": "MOUNT_CACHED"}, "/data", "runpod", "vast"),

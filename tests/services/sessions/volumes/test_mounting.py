@@ -106,7 +106,7 @@ async def test_a_machine_is_not_launched_when_its_volume_has_gone_meanwhile(w: W
     await w.settle()
     view = await w.view(request_id)
     assert [row.state for row in view.instances] == [InstanceState.REJECTED]
-    assert "The volume data has ended" in view.instances[0].outcome
+    assert "Volume data has ended" in view.instances[0].outcome
     assert view.request.state is not RequestState.APPROVED
     assert w.clouds["runpod"].account.instances == {}  # type: ignore[attr-defined]
 
