@@ -86,8 +86,10 @@ _KEYS: Mapping[str, Callable[[str, Policy], dict[str, Any]]] = {
 def _create(sub: Subcommand, name: str, words: list[WordToken], line: str, policy: Policy) -> ParsedCommand:
     size = size_gb(words[0].value) if words else None
     if size is None:
-        said = f"{show(words[0].value)} is not a size. " if words else ""
-        raise Wrong(words[0] if words else end(line), f"{said}After the name, write the size, such as 200GB or 2TB.")
+        wrong_size = f"{show(words[0].value)} is not a size. " if words else ""
+        raise Wrong(
+            words[0] if words else end(line), f"{wrong_size}After the name, write the size, such as 200GB or 2TB."
+        )
     said: dict[str, Any] = {}
     reason: list[str] = []
     for word in words[1:]:
