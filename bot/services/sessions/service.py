@@ -212,10 +212,10 @@ async def _end(ctx: Context, command: Terminate | FinishSession, code: EndReason
             if session is None:
                 return NO_SESSION
             short, data = session.short_id, {"session_id": session.id}
-            if used := await _used(tx, session):
-                return used
             if not await authorization.may_act(tx, ctx.policy, session, facts):
                 return _not_yours(session)
+            if used := await _used(tx, session):
+                return used
             if not end_of_session.same_end(session, command.seen_end_s) and session.state in ENDABLE_SESSION:
                 return refuse(
                     ReplyCode.STALE,

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from bot.rules.nodes.checkins import EarlyEnd, grace_s, listener_problem
-from bot.rules.nodes.job_state import JobStatus
+from bot.rules.nodes.job_state import JobStatus, job_status
 from bot.rules.nodes.machine_report import QueueCounts
 from bot.services.instances.transitions import end_announced
+from bot.services.nodes.checkins import node_status
 from bot.services.nodes.queue_dealing import dealt
 from bot.services.notifications.job_ended import record_job
 from bot.services.notifications.paging import alone
@@ -34,6 +35,7 @@ LISTENING = "queues/listening"
 #: A machine reports every 15 seconds. The others wait for the commands of one that did not for so long.
 RELIED = timedelta(minutes=2)
 NOTHING_LEFT = "No command of its queue is left for it."
+NO_STARTUP = "Its start-up failed, so it runs no command of its queue."
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +87,8 @@ async def _one(ctx: Context, session_id: str, look: _Look) -> int:
         for row in (one for one in rows if one.state is InstanceState.LIVE):
             if row.id in silent:
                 await end_announced(ctx, tx, row, EndReason.NO_HEARTBEAT, silent[row.id], look.now)
+            elif _has_failed(session, nodes.get(row.id)):
+                await end_announced(ctx, tx, row, EndReason.WORK_FAILED, NO_STARTUP, look.now)
             elif dealt(queue).is_idle(row.id, working):
                 await end_announced(ctx, tx, row, EndReason.COMPLETED, NOTHING_LEFT, look.now)
             else:
@@ -109,6 +113,11 @@ async def _over(ctx: Context, tx: Tx, session: Session, queue: SharedQueue, now:
         found = None
     await apply_early_end(ctx, tx, session, found, now)
     return 1
+
+
+def _has_failed(session: Session, node: Node | None) -> bool:
+    """Whether the work of a machine is over: GPU Shopper ends a queue, so only its start-up can have failed."""
+    return node is not None and job_status(session.state, node_status(node)).is_over
 
 
 def _silent(ctx: Context, row: Instance, node: Node | None, look: _Look) -> str:

@@ -10,6 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import first_id
+from ledger.kernel.job import VOLUME
 from ledger.kernel.states import SessionState
 from ledger.kernel.steps.migration_step import OVER, TAKES_OVER, MigrationStep
 from ledger.models import Event, Migration, Session
@@ -66,7 +67,7 @@ async def sessions_to_move(
 ) -> list[Session]:
     """Return running sessions that might be moved, the last to end first.
 
-    Left out are sets, sessions that end before `ends_after`, are about to end early or are being moved, and those of
+    Left out are sets, network volumes, sessions that end before `ends_after`, are about to end early or are being moved, and those of
     owners who were notified of a cheaper place since `notified_since`.
     """
     known = (
@@ -79,6 +80,7 @@ async def sessions_to_move(
     query = select(Session).where(
         Session.state == SessionState.RUNNING,
         Session.nodes == 1,
+        Session.gpu.not_like(f"{VOLUME}%"),
         Session.deadline > ends_after,
         Session.job_state.is_(None),
         Session.early_end_at.is_(None),

@@ -41,6 +41,8 @@ class Ablation:
     journals: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     begun: dict[tuple[str, int], int] = field(default_factory=dict)
     stuck: set[str] = field(default_factory=set)
+    #: Machines whose start-up failed before their queue.
+    broken: set[str] = field(default_factory=set)
     ticks: int = 0
     on_tick: Callable[[], None] | None = None
     dies: Callable[[], tuple[int, bool] | None] | None = None
@@ -51,6 +53,10 @@ class Ablation:
         return dict(self.w.engine.nodes.running)
 
     def _works(self, key: str, agent: SandboxAgent) -> None:
+        if key in self.broken:
+            agent.machine = {"steps": [{"name": one, "state": "failed", "exit_code": 128} for one in ("repo", "run")]}
+            agent.more = {}
+            return
         journal = self.journals.setdefault(key, [])
         over = {one["number"] for one in journal}
         if key not in self.stuck:
@@ -260,3 +266,27 @@ async def test_a_cloud_whose_offers_are_single_machines_is_refused_before_anythi
         assert (reply.ok, reply.code) == (False, "bad_nodes")
         assert reply.sentence == "vast can't rent 2 machines of one offer: each of its offers is one machine."
         assert not (await w.books()).requests
+
+
+async def test_a_machine_whose_start_up_fails_is_ended_and_the_others_run_its_share(w: World) -> None:
+    async with listening(w):
+        here = await ablation(w)
+        await w.settle()
+        await here.tick()
+        broken = (await here.machines())[1]
+        here.broken.add(next(key for key in here.agents() if key.endswith(str(broken.ref))))
+        await here.over()
+        await each_result_is_there_once(here)
+        assert (await here.machines())[1].outcome_code == EndReason.WORK_FAILED
+        assert "start-up failed" in (await here.machines())[1].outcome
+
+
+async def test_a_queue_none_of_whose_machines_can_start_it_ends_at_once(w: World) -> None:
+    async with listening(w):
+        here = await ablation(w)
+        await w.settle()
+        await here.tick()
+        here.broken |= here.agents().keys()
+        session = await here.over()
+        assert session.deadline is not None
+        assert session.deadline - w.clock.now() > timedelta(hours=2)

@@ -9,12 +9,13 @@ import pytest
 
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.instances.launch_spec import VOLUME_PATH
-from bot.services.runtime.commands import Reply
-from bot.services.sessions import transfer
+from bot.services.runtime.commands import Reply, Terminate
+from bot.services.sessions import service, transfer
 from ledger.kernel.job import GpuConstraint
 from ledger.kernel.states import InstanceState, RequestState, SessionState
+from ledger.queries.runs.migrations import sessions_to_move
 from tests.services.sessions.volumes.scene import approved, ready, session, there
-from tests.support.world import ALICE, DAVE, World
+from tests.support.world import ALICE, DAVE, World, facts
 
 A100 = GpuConstraint(("A100-SXM-80GB",))
 
@@ -59,6 +60,11 @@ async def test_one_that_is_used_is_not_deleted_and_no_machine_outlives_it(w: Wor
     request_id = await running(w)
     used = await w.end(volume.id)
     assert (used.code, "is in use by session" in used.sentence) == (ReplyCode.VOLUME_IN_USE, True)
+    theirs = await service.terminate(w.ctx, Terminate(volume.id, facts(DAVE)))
+    assert theirs.code == ReplyCode.NOT_YOURS  # Whose machine uses it is nobody else's business.
+    async with w.ctx.db.read() as tx:
+        found = await sessions_to_move(tx, w.clock.now(), w.clock.now(), 10)
+    assert volume.id not in {one.id for one in found}
     longer = await w.more(request_id, "100", reason="more")
     assert (longer.code, "volume extend data 7d" in longer.sentence) == (ReplyCode.NO_VOLUME, True)
     assert len(there(w)) == 1
