@@ -67,8 +67,8 @@ async def sessions_to_move(
 ) -> list[Session]:
     """Return running sessions that might be moved, the last to end first.
 
-    Left out are sets, network volumes, sessions that end before `ends_after`, are about to end early or are being moved, and those of
-    owners who were notified of a cheaper place since `notified_since`.
+    Left out are sets, network volumes, sessions that end before `ends_after`, are about to end early or are being
+    moved, and those of owners who were notified of a cheaper place since `notified_since`.
     """
     known = (
         select(Session.owner)
