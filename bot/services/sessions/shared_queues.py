@@ -116,7 +116,7 @@ async def _over(ctx: Context, tx: Tx, session: Session, queue: SharedQueue, now:
 
 
 def _has_failed(session: Session, node: Node | None) -> bool:
-    """Whether the work of a machine is over: GPU Shopper ends a queue, so only its start-up can have failed."""
+    """Whether the work of a machine has ended: GPU Shopper ends a queue, so only its start-up can have failed."""
     return node is not None and job_status(session.state, node_status(node)).is_over
 
 
