@@ -139,9 +139,11 @@ class VolumeAdapter(CloudAdapter):
         """The part of the price that never changes: the ledger books a rate that may change apart from it."""
         return Decimal(0) if self.BY_USE else price_usd_h
 
-    def _seen(self, ref: str, name: str | None, region: str | None, size_gb: Decimal, **more: Any) -> ObservedInstance:
-        """A volume as it is listed: it is there, so it is ready, and it is billed."""
-        price = max(money.rate(self.price_usd_h(size_gb)), money.MICRO_USD)
+    def _seen(
+        self, ref: str, name: str | None, region: str | None, size_gb: Decimal | None, **more: Any
+    ) -> ObservedInstance:
+        """A volume as it is listed: it is there, so it is ready and billed. Without a size its rate is unknown."""
+        price = None if size_gb is None else max(money.rate(self.price_usd_h(size_gb)), money.MICRO_USD)
         return ObservedInstance(
             cloud=self.name,
             ref=ref,
@@ -149,7 +151,7 @@ class VolumeAdapter(CloudAdapter):
             status=InstanceStatus.RUNNING,
             status_text="there",
             price_usd_h=price,
-            storage_usd_h=self._storage(price),
+            storage_usd_h=None if price is None else self._storage(price),
             region=region,
             **more,
         )

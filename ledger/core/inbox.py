@@ -147,8 +147,8 @@ class InboxWriter:
         token = hex_token()
         try:
             return await self._commit(batch, finished, token)
-        except DBAPIError as error:
-            if not error.connection_invalidated:
+        except (DBAPIError, OSError) as error:  # A socket's own error says as little, and no time-out does either.
+            if isinstance(error, DBAPIError) and not error.connection_invalidated:
                 raise
         try:
             return await self._commit(batch, finished, token)

@@ -229,6 +229,15 @@ async def test_lambda_bills_what_is_on_it() -> None:
             await served.volumes.charges(START, served.clock.now())
 
 
+@pytest.mark.parametrize("unreadable", [None, "many", -1])
+async def test_lambdas_rate_is_unknown_without_its_use(unreadable: Any) -> None:
+    """No use would be no cost, and the ledger would book nothing: without a rate it keeps the last one."""
+    adapter = LambdaVolumes(LambdaConfig(), SteppedClock())
+    seen = adapter.observed({"id": "ab" * 16, "name": NAME, "bytes_used": unreadable})
+    assert (seen.price_usd_h, seen.storage_usd_h) == (None, None)
+    await adapter.close()
+
+
 async def test_lambda_keeps_a_file_system_that_is_in_use() -> None:
     adapter = LambdaVolumes(LambdaConfig(), SteppedClock())
     with pytest.raises(AuthFailed):

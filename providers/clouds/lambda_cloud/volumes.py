@@ -82,7 +82,8 @@ class LambdaVolumes(VolumeAdapter):
         ref = row.get("id") if isinstance(row, dict) else None
         if not isinstance(ref, str) or not ref:
             raise UnexpectedResponse(self.name, "Lambda described a file system without an id")
-        used_gb = (number(row.get("bytes_used"), MOST_BYTES) or Decimal(0)) / GIB
+        used = number(row.get("bytes_used"), MOST_BYTES)
+        used_gb = None if used is None or used < 0 else used / GIB
         region = text(part(row, "region").get("name"))
         return self._seen(ref, text(row.get("name")), region, used_gb, created_at=instant(row.get("created")))
 

@@ -277,3 +277,22 @@ async def test_a_database_that_goes_away_twice_leaves_it_open_whether_a_message_
         with pytest.raises(StorageUnknown):
             await inbox.put(message("k1"))
         await behind.close()
+
+
+@pytest.mark.parametrize("lost", [ConnectionResetError, TimeoutError])
+async def test_a_group_is_stored_again_when_a_socket_breaks_at_its_commit(
+    db: Database, inbox: InboxWriter, lost: type[OSError]
+) -> None:
+    """Such an error does not say whether the group is stored."""
+    ways = [lost("the socket broke")]
+
+    def broken(_: object) -> None:
+        if ways:
+            raise ways.pop()
+
+    event.listen(db.writer.sync_engine, "commit", broken)
+    try:
+        receipt = await inbox.put(message("k1", "first"))
+    finally:
+        event.remove(db.writer.sync_engine, "commit", broken)
+    assert (receipt.claim is not None, ways) == (True, [])
