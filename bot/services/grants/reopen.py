@@ -58,6 +58,18 @@ async def reopen_request(tx: Tx, request_id: str, sentence: str, now: datetime) 
     await amend(tx, Session, session.id, deadline=None, warned_at=None, due_at=None)
 
 
+async def end_request(tx: Tx, request_id: str, sentence: str, now: datetime) -> None:
+    """End a request that was approved, but that nothing can be bought for any more. A set ends with `node_sets`."""
+    await reopen_request(tx, request_id, sentence, now)
+    request = await tx.get_one(Request, request_id, populate_existing=True)
+    if request.state is not RequestState.QUOTING:
+        return
+    to, values = RequestState.UNAVAILABLE, {"outcome": sentence}
+    await move(tx, Request, request_id, to, now, SYSTEM, sentence, values=values)
+    await advances.void_all(tx, request_id, sentence, now)
+    await end_waiting_session(tx, request_id, EndReason.NO_OFFER, sentence, now)
+
+
 async def end_waiting_session(tx: Tx, request_id: str, code: EndReason, sentence: str, now: datetime) -> None:
     """Fail a waiting session whose request is not approved again; why its last instance ended comes first."""
     session = await session_of(tx, request_id)

@@ -19,7 +19,7 @@ from bot.rules.pricing.spend_limits import RequoteOutcome, requote
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import key_holders, machine_keys
 from bot.services.grants import reopen, reservations
-from bot.services.instances.attached_volume import attached
+from bot.services.instances.attached_volume import NotMounted, attached
 from bot.services.instances.failover import try_next
 from bot.services.instances.launch_spec import authority, order
 from bot.services.instances.transitions import adopt, approved_end, settle
@@ -237,8 +237,8 @@ async def _order(ctx: Context, work: _Work, held: Claim, provider: Provider, fre
     minted = await _enroll(ctx, work, fresh)
     login_key = public_line(ctx.labels, work.session.id) if ctx.policy.validate_login else ""
     volume = await attached(ctx, work.request, work.session)
-    if isinstance(volume, str):
-        await _ask_again(ctx, work, ReplyCode.NO_VOLUME, volume, held)
+    if isinstance(volume, NotMounted):
+        await _ask_again(ctx, work, ReplyCode.NO_VOLUME, volume.sentence, held, ends=volume.for_good)
         return
     spec = order(work.instance, work.job, fresh, work.keys, ctx.policy, provider, minted.env, login_key, volume)
     sent_before = ""
@@ -323,12 +323,13 @@ async def _refused(ctx: Context, work: _Work, code: str, sentence: str, held: Cl
     ctx.hints.requests.set()
 
 
-async def _ask_again(ctx: Context, work: _Work, code: str, sentence: str, held: Claim) -> None:
+async def _ask_again(ctx: Context, work: _Work, code: str, sentence: str, held: Claim, *, ends: bool = False) -> None:
+    """Close the row and reopen the request; where no other approval could help either, the request `ends`."""
     now = ctx.clock.now()
     async with ctx.db.write() as tx:
         await _reject(tx, work, code, sentence, now, held)
         if not await _ended_meanwhile(ctx, tx, work, now):
-            await reopen.reopen_request(tx, work.request.id, sentence, now)
+            await (reopen.end_request if ends else reopen.reopen_request)(tx, work.request.id, sentence, now)
     ctx.hints.requests.set()
 
 

@@ -112,8 +112,11 @@ async def test_a_machine_is_not_launched_when_its_volume_has_gone_meanwhile(w: W
     await w.settle()
     view = await w.view(request_id)
     assert [row.state for row in view.instances] == [InstanceState.REJECTED]
-    assert "Volume data has ended" in view.instances[0].outcome
-    assert view.request.state is not RequestState.APPROVED
+    said = "Volume data has ended, so no machine was launched."
+    assert (view.instances[0].outcome, view.request.outcome) == (said, said)
+    # Nobody is asked again about a machine that could never mount it.
+    assert (view.request.state, (await session(w)).state) == (RequestState.UNAVAILABLE, SessionState.FAILED)
+    assert (await w.decide(request_id)).code == ReplyCode.ALREADY_UNAVAILABLE
     assert w.clouds["runpod"].account.instances == {}  # type: ignore[attr-defined]
 
 
@@ -128,6 +131,8 @@ async def test_a_machine_that_was_approved_too_late_to_end_before_its_volume_is_
     await w.settle()
     (refused,) = (await w.view(request_id)).instances
     assert (refused.state, "before the machine would" in refused.outcome) == (InstanceState.REJECTED, True)
+    # The volume can be extended, so that the request is asked about again.
+    assert (await w.view(request_id)).request.state is not RequestState.UNAVAILABLE
     assert w.clouds["runpod"].account.instances == {}  # type: ignore[attr-defined]
 
 
@@ -141,6 +146,8 @@ async def test_a_machine_is_not_launched_with_a_volume_that_was_given_to_somebod
     request_id = str(reply.data["request_id"])
     assert (await w.decide(request_id)).ok
     await w.settle()
-    (refused,) = (await w.view(request_id)).instances
+    view = await w.view(request_id)
+    (refused,) = view.instances
+    assert view.request.state is RequestState.UNAVAILABLE
     assert (refused.state, "has another owner now" in refused.outcome) == (InstanceState.REJECTED, True)
     assert w.clouds["runpod"].account.instances == {}  # type: ignore[attr-defined]
