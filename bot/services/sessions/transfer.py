@@ -33,12 +33,14 @@ from ledger.kernel.actor import SYSTEM, Actor
 from ledger.kernel.checkpoint_step import WAITS
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import new_id, short_id
+from ledger.kernel.job import volume_of
 from ledger.kernel.states import NotificationKind, RequestState, SessionState
 from ledger.kernel.steps.migration_step import OVER
 from ledger.kernel.transfer_state import TransferState
 from ledger.models import Session, Transfer
 from ledger.queries.access import Whose, shared_with
 from ledger.queries.people import transfers
+from ledger.queries.runs.volumes import is_taken
 from ledger.queries.views import SessionView, resolve, session_view
 
 #: Seconds between two checks for offers that expired.
@@ -199,6 +201,10 @@ async def _room(
         problem = f"Session {short} is about to end early. Answer the message about that first."
     elif waiting := await transfers.undecided_of(tx, session.request_id):
         problem = f"Request {short_id(waiting[0].id)} about session {short} waits for approval. Cancel it first."
+    elif (name := volume_of(session.gpu)) and await is_taken(
+        tx, await authorization.mine(tx, ctx.policy, to), name, but=session.id
+    ):  # A request names its volume, so two of one name would be mistaken for each other.
+        problem = f"Volume {name} can't be transferred: {to.ref} already has a volume of that name."
     if problem or view.instance is None:
         return Room(deny(ReplyCode.BAD_TRANSFER, problem))
     total_usd, rate_usd_h = remaining(view)
@@ -245,17 +251,19 @@ async def _accept(
     await tx.refresh(view.request)
     await request_message.show_again(tx, view.request, now)
     await _show(ctx, tx, found, now)
+    volume = volume_of(session.gpu)
+    keys = "" if volume else " Your SSH keys are removed from its machine. Connections that you have open stay open."
     text = (
         f"Session {short} is now {to.ref}'s. Its costs so far, {usd(view.accrued_usd)}, stay yours; later ones are "
-        f"theirs. Your SSH keys are removed from its machine. Connections that you have open stay open."
+        f"theirs.{keys}"
     )
     await direct_messages.notify(tx, ctx.policy, now, before, subject=f"{session.id}/left/{found.id}", text=text)
     if session.state is SessionState.RUNNING and await direct_messages.slack_user(tx, ctx.policy, to.ref) is not None:
         await announce(tx, now, NotificationKind.SESSION_READY, session.id, destination=direct_to(to.ref))
-    sentence = (
-        f"Session {short} is yours now. It may still spend {usd(total_usd)} under its approval. Connect in about a "
-        f"minute: {cli_command(f'ssh {short}')}"
-    )
+    use = f"Connect in about a minute: {cli_command(f'ssh {short}')}"
+    if volume:
+        use = f"To mount it on a machine, add volume={volume} to a request."
+    sentence = f"Session {short} is yours now. It may still spend {usd(total_usd)} under its approval. {use}"
     return Reply(True, ReplyCode.TRANSFERRED, sentence)
 
 

@@ -11,10 +11,10 @@ from ledger.models import Request, Session
 from ledger.queries.access import Whose
 
 
-async def is_taken(tx: AsyncSession, whose: Whose, name: str) -> bool:
-    """Whether a person has a volume of this name that has not ended."""
+async def is_taken(tx: AsyncSession, whose: Whose, name: str, but: str = "") -> bool:
+    """Whether a person has a volume of this name that has not ended, other than the session `but`."""
     mine = (Session.gpu == f"{VOLUME}{name}", Session.state.in_(LIVE_SESSION), whose.where(Session.owner))
-    return await tx.scalar(select(Session.id).where(*mine).limit(1)) is not None
+    return await tx.scalar(select(Session.id).where(*mine, Session.id != but).limit(1)) is not None
 
 
 async def users_of(tx: AsyncSession, volume_session: str) -> list[Session]:

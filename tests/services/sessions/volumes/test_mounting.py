@@ -6,6 +6,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from sqlalchemy import update
 
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.instances.launch_spec import VOLUME_PATH
@@ -13,6 +14,8 @@ from bot.services.runtime.commands import Reply, Terminate
 from bot.services.sessions import service, transfer
 from ledger.kernel.job import GpuConstraint
 from ledger.kernel.states import InstanceState, RequestState, SessionState
+from ledger.models import Session
+from ledger.queries.access import lock_consumer
 from ledger.queries.runs.migrations import sessions_to_move
 from tests.services.sessions.volumes.scene import approved, ready, session, there
 from tests.support.world import ALICE, DAVE, World, facts
@@ -151,3 +154,32 @@ async def test_a_machine_is_not_launched_with_a_volume_that_was_given_to_somebod
     assert view.request.state is RequestState.UNAVAILABLE
     assert (refused.state, "has another owner now" in refused.outcome) == (InstanceState.REJECTED, True)
     assert w.clouds["runpod"].account.instances == {}  # type: ignore[attr-defined]
+
+
+async def test_a_volume_is_not_transferred_to_somebody_who_has_one_of_that_name(w: World) -> None:
+    await ready(w)
+    mine = await session(w)
+    await ready(w, actor=DAVE)
+    theirs = await session(w)
+    refused = await transfer.offer(w.ctx, transfer.OfferSession(mine.id, ALICE, DAVE))
+    assert (refused.code, refused.sentence) == (
+        ReplyCode.BAD_TRANSFER,
+        f"Volume data can't be transferred: {DAVE.ref} already has a volume of that name.",
+    )
+    assert (await service.terminate(w.ctx, Terminate(theirs.id, facts(DAVE)))).ok
+    await w.run(200, 20)
+    assert (await transfer.offer(w.ctx, transfer.OfferSession(mine.id, ALICE, DAVE))).ok
+    taken = await transfer.answer(w.ctx, transfer.AnswerOffer(mine.id, DAVE, accept=True))
+    assert taken.ok
+    assert taken.sentence.endswith("To mount it on a machine, add volume=data to a request.")
+    left = [one for one in (await w.books()).notifications if f"{mine.id}/left/" in one.subject]
+    assert ["SSH" in str(one.body["text"]) for one in left] == [False]
+
+
+async def test_a_person_takes_the_volume_of_their_own_program(w: World) -> None:
+    await ready(w)
+    volume = await session(w)
+    async with w.ctx.db.write() as tx:
+        await lock_consumer(tx, "consumer:atlas", DAVE.ref, "operator:ada", w.clock.now())
+        await tx.execute(update(Session).where(Session.id == volume.id).values(owner="consumer:atlas"))
+    assert (await transfer.offer(w.ctx, transfer.OfferSession(volume.id, DAVE, DAVE))).ok
