@@ -82,6 +82,12 @@ async def consumer_of(tx: AsyncSession, actor: str) -> Consumer | None:
     return await tx.get(Consumer, actor)
 
 
+async def answering_for(tx: AsyncSession, actors: Collection[str]) -> dict[str, str]:
+    """Return who answers for each of these people and programs; those that hold no keys are left out."""
+    found = await tx.scalars(select(Consumer).where(Consumer.actor.in_(sorted(actors))))
+    return {one.actor: one.owner for one in found}
+
+
 async def consumers_owned(tx: AsyncSession, whose: Whose) -> list[Actor]:
     """Return the programs that one person answers for."""
     found = await tx.scalars(select(Consumer.actor).where(whose.where(Consumer.owner)).order_by(Consumer.actor))

@@ -1,7 +1,8 @@
-"""Notify owners, once a day at most, when their run would finish cheaper on another machine.
+"""Notify people, once a day at most, when a run of theirs would finish cheaper on another machine.
 
 One search serves all runs: one query finds them, and runs that want the same GPUs share the clouds' listings. The
-store of a run's checkpoints is read only where an offer is cheap enough.
+store of a run's checkpoints is read only where an offer is cheap enough. Somebody who answers for several programs
+gets one message for all of them.
 """
 
 from __future__ import annotations
@@ -28,18 +29,18 @@ from bot.services.people import direct_messages
 from bot.services.runtime import recovery_mode
 from bot.services.runtime.clock_guard import clock_problem
 from bot.services.runtime.context import Context
-from ledger.core import lock_family, record
+from ledger.core import announce, lock_family, lock_requester, record
 from ledger.kernel.actor import SYSTEM
 from ledger.kernel.event_kind import EventKind
-from ledger.kernel.states import SessionState
+from ledger.kernel.states import NotificationKind, SessionState
 from ledger.models import Instance, Session
 from ledger.queries.lookups import failed_machines
-from ledger.queries.runs.migrations import first_running, open_migration_of, sessions_to_move, was_notified
+from ledger.queries.runs.migrations import notified_since, open_migration_of, sessions_to_move
 from ledger.queries.views import SessionView, views_of_sessions
 from providers.capabilities import BillingStart
 from providers.contract import Offer
 
-#: How often cheaper offers are searched, how many runs one search compares, and when an owner may be notified again.
+#: How often cheaper offers are searched, how many runs one search compares, and when a person may be notified again.
 LOOK_S: Final = 3600.0
 MOST: Final = 200
 AGAIN: Final = timedelta(hours=24)
@@ -48,15 +49,16 @@ _GB: Final = 10**9
 
 @dataclass(frozen=True, slots=True)
 class Suggested:
-    """Hold the saving of one run on one offer."""
+    """Hold the saving of one run on one offer, and whom a message about it goes to."""
 
     view: SessionView
+    to: tuple[str, ...]
     option: RankedOption
     saving: MoveSaving
 
 
 async def savings_due(ctx: Context) -> int:
-    """Look for cheaper offers for every run that could be moved; return how many owners were notified."""
+    """Look for cheaper offers for every run that could be moved; return how many messages were written."""
     if ctx.policy.suggest_move_usd is None or clock_problem(ctx.clock):
         return 0
     now = ctx.clock.now()
@@ -66,23 +68,29 @@ async def savings_due(ctx: Context) -> int:
         if not views or await recovery_mode.is_on(tx):
             return 0
         avoided = await failed_machines(tx, FAILED_DELIVERY, now - AVOIDED_FOR)
-    best: dict[str, Suggested] = {}
+        notified = await notified_since(tx, now - AGAIN)
+        people = await direct_messages.slack_users(tx, ctx.policy, {view.session.owner for view in views})
+    best: dict[tuple[str, ...], Suggested] = {}
     for view in views:
-        if why_not(view, ctx.providers, now) is not None:
+        person = people[view.session.owner]
+        to = direct_messages.fallback(ctx.policy, view.session) if person is None else (person,)
+        if notified.issuperset(to) or why_not(view, ctx.providers, now) is not None:
             continue
         await ctx.pressure.ease()
         found = await alone(
-            ctx, view.session.id, "the search for a cheaper machine", _cheaper(ctx, view, avoided), None
+            ctx, view.session.id, "the search for a cheaper machine", _cheaper(ctx, view, to, avoided), None
         )
-        known = best.get(view.session.owner)
+        known = best.get(to)
         if found is not None and (known is None or found.saving.saves_usd > known.saving.saves_usd):
-            best[view.session.owner] = found
+            best[to] = found
     found_new = [await _notify(ctx, one, now) for one in best.values()]
     ctx.hints.outbox.set()
     return sum(found_new)
 
 
-async def _cheaper(ctx: Context, view: SessionView, avoided: set[tuple[str, str]]) -> Suggested | None:
+async def _cheaper(
+    ctx: Context, view: SessionView, to: tuple[str, ...], avoided: set[tuple[str, str]]
+) -> Suggested | None:
     """Return the offer that `cheaper` would choose for a run, if the run would finish cheaper there by enough."""
     now, agent, row = ctx.clock.now(), agent_of(view), view.instance
     if agent is None or row is None or view.session.deadline is None or ctx.policy.suggest_move_usd is None:
@@ -100,7 +108,7 @@ async def _cheaper(ctx: Context, view: SessionView, avoided: set[tuple[str, str]
         return None
     saved = await _saved(ctx, view, agent, now)
     found = saving(MovableRun(row.price_usd_h, ends_at, *saved), place, now) if saved is not None else None
-    return Suggested(view, option, found) if found is not None and found.is_worthwhile(*least) else None
+    return Suggested(view, to, option, found) if found is not None and found.is_worthwhile(*least) else None
 
 
 async def _chosen(
@@ -157,21 +165,25 @@ async def _saved(ctx: Context, view: SessionView, agent: NodeStatus, now: dateti
 
 
 async def _notify(ctx: Context, found: Suggested, now: datetime) -> int:
-    """Notify the owner, unless the run ended, is moved or they were notified meanwhile; 1 when it was done."""
+    """Notify the person, unless the run ended, is moved or they were notified meanwhile; 1 when it was done."""
     view, offer = found.view, found.option.offer
     async with ctx.db.write() as tx:
-        # Of an owner with several runs, two replicas may have found different ones.
-        await lock_family(tx, Session, await first_running(tx, view.session.owner) or view.session.id)
+        for one in sorted(found.to):  # Of a person with several runs, two replicas may have found different ones.
+            await lock_requester(tx, f"cheaper/{one}")
+        await lock_family(tx, Session, view.session.id)
         session = await tx.get_one(Session, view.session.id, populate_existing=True)
         if session.state is not SessionState.RUNNING or session.owner != view.session.owner:
             return 0
-        if await was_notified(tx, session.owner, now - AGAIN) or await open_migration_of(tx, session.id) is not None:
+        notified = await notified_since(tx, now - AGAIN)
+        to = [one for one in found.to if one not in notified]
+        if not to or await open_migration_of(tx, session.id) is not None:
             return 0
         where = f"{offer.cloud} ({place_name(offer.region, offer.country)}{', spot' if offer.spot else ''})"
         there_usd_h = offer.price_usd_h or Decimal(0)
         text = suggestion(session.short_id, where, view.price_usd_h, there_usd_h, found.saving)
-        data = {"offer_id": offer.id, "saves_usd": str(found.saving.saves_usd), "owner": session.owner}
+        data = {"offer_id": offer.id, "saves_usd": str(found.saving.saves_usd), "owner": session.owner, "to": to}
         record(tx, now, SYSTEM, session.id, EventKind.MIGRATION_SUGGESTED, reason=text, data=data)
         subject = f"{session.id}/cheaper/{now:%Y-%m-%dT%H}"
-        await direct_messages.notify_owner(tx, ctx.policy, now, session, subject=subject, text=text)
+        for one in to:
+            await announce(tx, now, NotificationKind.REPLY, subject, destination=one, body={"text": text})
     return 1

@@ -6,6 +6,7 @@ the only one that finds their Slack account.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import datetime
 
 from bot.rules.approvals.approvers import slack_account
@@ -14,7 +15,7 @@ from ledger.core import Tx, announce
 from ledger.kernel.actor import Actor
 from ledger.kernel.states import NotificationKind
 from ledger.models import Session
-from ledger.queries.access import consumer_of
+from ledger.queries.access import answering_for
 
 
 async def slack_user(tx: Tx, policy: Policy, owner: str) -> str | None:
@@ -22,13 +23,17 @@ async def slack_user(tx: Tx, policy: Policy, owner: str) -> str | None:
 
     A program's things are those of the person who answers for it.
     """
-    actor = Actor.from_ref(owner)
-    if actor.is_program:
-        consumer = await consumer_of(tx, owner)
-        if consumer is None:
-            return None
-        actor = Actor.from_ref(consumer.owner)
-    return slack_account(policy, actor)
+    return (await slack_users(tx, policy, [owner]))[owner]
+
+
+async def slack_users(tx: Tx, policy: Policy, owners: Collection[str]) -> dict[str, str | None]:
+    """Return the Slack users who answer for what each of these owners has, read by one query at most."""
+    programs = [owner for owner in owners if Actor.from_ref(owner).is_program]
+    people = {owner: owner for owner in owners if owner not in programs}
+    people |= await answering_for(tx, programs) if programs else {}
+    return {
+        owner: slack_account(policy, Actor.from_ref(people[owner])) if owner in people else None for owner in owners
+    }
 
 
 def fallback(policy: Policy, session: Session) -> tuple[str, ...]:

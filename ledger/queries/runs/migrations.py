@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from datetime import datetime
 
-from sqlalchemy import func, or_, select
+from sqlalchemy import or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.kernel.event_kind import EventKind
@@ -91,17 +91,7 @@ async def sessions_to_move(
     return list(await tx.scalars(query.order_by(Session.deadline.desc(), Session.id).limit(limit)))
 
 
-async def first_running(tx: AsyncSession, owner: str) -> str | None:
-    """Return the id of the oldest running session of an owner."""
-    mine = (Session.owner == owner, Session.state == SessionState.RUNNING)
-    return await tx.scalar(select(func.min(Session.id)).where(*mine))
-
-
-async def was_notified(tx: AsyncSession, owner: str, since: datetime) -> bool:
-    """Whether an owner was notified of a cheaper place for one of their runs since then."""
-    query = (
-        select(Event.id)
-        .join(Session, Event.subject == Session.id)
-        .where(Event.id >= first_id("evt", since), Event.kind == EventKind.MIGRATION_SUGGESTED, Session.owner == owner)
-    )
-    return await tx.scalar(query.limit(1)) is not None
+async def notified_since(tx: AsyncSession, since: datetime) -> set[str]:
+    """Return the destinations that were notified of a cheaper place since then, for whichever owner's run."""
+    query = select(Event.data).where(Event.id >= first_id("evt", since), Event.kind == EventKind.MIGRATION_SUGGESTED)
+    return {to for data in await tx.scalars(query) for to in data.get("to", ())}

@@ -8,15 +8,17 @@ from dataclasses import replace
 from decimal import Decimal
 
 import pytest
+from sqlalchemy import update
 
 from bot.outbound.checkpoint_stores import Stores
 from bot.services.migrations.savings import savings_due
 from ledger.kernel.event_kind import EventKind
-from ledger.kernel.states import RequestState
-from ledger.models import Event
+from ledger.kernel.states import RequestState, SessionState
+from ledger.models import Event, Session
+from ledger.queries.access import lock_consumer
 from providers.contract import Offer, Provider
 from tests.services.checkpoints.test_verification import looks_at
-from tests.services.migrations.run import Run, running
+from tests.services.migrations.run import PLACE, Run, running
 from tests.support.world import CAROL, World
 
 
@@ -72,6 +74,35 @@ async def test_two_replicas_that_look_at_once_tell_an_owner_once(w: World) -> No
         w.tune(suggest_move_usd=Decimal(2))
         assert sorted(await asyncio.gather(savings_due(w.ctx), savings_due(w.ctx))) == [0, 1]
         assert len(await told(w)) == 1
+
+
+async def test_a_person_and_their_program_get_one_message(w: World) -> None:
+    w.tune(max_hours=Decimal(100))
+    async with running(w, hours=60) as run:
+        await w.running(hours=Decimal(60), run="python train.py", checkpoint=PLACE)
+        second = (await w.books()).sessions[-1]
+        async with w.ctx.db.write() as tx:
+            await lock_consumer(tx, "consumer:atlas", run.owner.ref, "operator:ada", w.clock.now())
+            await tx.execute(update(Session).where(Session.id == second.id).values(owner="consumer:atlas"))
+        for agent in run.agents:
+            agent.machine = run.first.machine
+            agent.step = run.first.step
+            agent.saved_step, agent.saved_at = int(agent.step), w.clock.now()
+        run.put(int(run.first.step))
+        await w.run(90, 30)
+        priced(w, "0.5")
+        w.tune(suggest_move_usd=Decimal(2))
+        assert sorted(await asyncio.gather(savings_due(w.ctx), savings_due(w.ctx))) == [0, 1]
+        (event,) = await told(w)
+        assert event.data["to"] == [run.owner.id]
+        # The other run alone brings no second message on the same day.
+        async with w.ctx.db.write() as tx:
+            await tx.execute(update(Session).where(Session.id == event.subject).values(state=SessionState.STOPPED))
+        assert await savings_due(w.ctx) == 0
+        notes = [one.destination for one in (await w.books()).notifications if "/cheaper/" in one.subject]
+        assert notes == [run.owner.id]
+        async with w.ctx.db.write() as tx:
+            await tx.execute(update(Session).where(Session.id == event.subject).values(state=SessionState.RUNNING))
 
 
 async def test_a_run_that_cannot_be_moved_or_whose_agent_is_silent_is_left_out(w: World) -> None:
