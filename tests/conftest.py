@@ -7,6 +7,7 @@ with `--all` every test does.
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import signal
 from collections.abc import AsyncIterator, Iterator
@@ -40,6 +41,9 @@ from tests.support.tables import print_tables
 from tests.support.wire import Wire
 
 network.install()
+# A command that a test runs in a thread logs to the output that was captured for it, which is closed when it ends. What
+# a test's own server logs then is nobody's concern; a wrong call of a logger still fails, because pytest raises it.
+logging.raiseExceptions = False
 # With a width set, which pytest-xdist does for its workers, commands print lists for people.
 os.environ.pop("COLUMNS", None)
 # How long an example takes is the machine's doing; a test that hangs is ended by its timeout.

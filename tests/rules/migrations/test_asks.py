@@ -7,7 +7,7 @@ from decimal import Decimal
 import pytest
 
 from bot.rules.checkpoints.verification import Newest, StoreLocation
-from bot.rules.migrations.asks import MovedFrom, MovedTo, as_source, as_target
+from bot.rules.migrations.asks import MovedFrom, MovedTo, as_source, as_target, idles_on_purpose
 from bot.rules.migrations.resume import Resume, resume_of, resume_place
 from bot.rules.migrations.text import progress_line
 from bot.rules.nodes.checkins import NodeInstruction
@@ -29,6 +29,12 @@ def test_no_step_lets_both_train(step: MigrationStep) -> None:
         assert source == ("pause",)
     if step in TARGET_MAY_RUN:
         assert ("start" in target, as_source(ENDS, MovedFrom(step))) == (True, ("pause", "stop"))
+
+
+@pytest.mark.parametrize("step", list(_M))
+def test_both_machines_may_be_idle_while_the_run_moves(step: MigrationStep) -> None:
+    """Before anything is ordered, and afterwards, a machine that does nothing is idle like every other."""
+    assert idles_on_purpose(step) is (step not in {_M.CHECKED, _M.DONE, _M.FAILED})
 
 
 def test_the_source_saves_once_and_resumes_after_a_failure() -> None:

@@ -138,7 +138,6 @@ async def test_a_machine_without_a_private_address_never_joins_and_ends_its_set(
     assert "not reachable within" in session.end_reason
 
 
-@pytest.mark.both_databases
 async def test_a_lost_machine_ends_its_set_and_people_are_notified(w: World) -> None:
     request_id = await w.running(candidates=("lambda",), nodes=3, hours=Decimal(6))
     await w.run(600, 60)
@@ -171,7 +170,6 @@ class DiesAt(InFront):
         raise asyncio.CancelledError
 
 
-@pytest.mark.both_databases
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("which", [1, 2, 3])
 async def test_a_killed_controller_leaves_a_set_that_the_next_one_completes_or_ends(

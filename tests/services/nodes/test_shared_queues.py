@@ -153,7 +153,6 @@ async def each_result_is_there_once(here: Ablation) -> None:
     assert here.w.alive() == []
 
 
-@pytest.mark.both_databases
 async def test_the_commands_are_spread_and_each_machine_ends_when_none_is_left(w: World) -> None:
     async with listening(w):
         here = await ablation(w)
