@@ -15,6 +15,7 @@ from ledger.core.locks import (
 )
 from ledger.core.moves import MOVED, StaleMove, decide, move
 from ledger.core.outbox import (
+    bring_forward,
     notification_dead,
     notification_of,
     notification_sent,
@@ -34,6 +35,7 @@ __all__ = [
     "announce_once",
     "book",
     "book_all",
+    "bring_forward",
     "claim",
     "claim_deliveries",
     "claim_rows",

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import platform
+from datetime import datetime, timedelta
 
 from bot.services.notifications.paging import OPERATORS
 from bot.services.runtime.clock_guard import GuardedClock
 from bot.services.runtime.context import Context
-from ledger.core import announce
+from ledger.core import announce, bring_forward
 from ledger.kernel.states import NotificationKind
 from ledger.queries.audit import database_time
 
 #: Seconds between two checks.
 LOOK_S = 5.0
+#: A message that is due later than this was put off by a wrong clock: no pause between two attempts is so long.
+LONGEST_PAUSE = timedelta(hours=1)
 
 
 async def clock_check_due(ctx: Context) -> int:
@@ -30,6 +33,7 @@ async def clock_check_due(ctx: Context) -> int:
     doubt = clock.problem()
     if clock.was_in_doubt and not doubt:
         ctx.hints.clock.set()  # What waited for the right time need not wait for its next turn.
+        await _bring_forward(ctx, clock.now())
     clock.was_in_doubt = bool(doubt)
     if bool(doubt) == bool(clock.paged_as) or (doubt and not clock.is_confirmed):
         return 0
@@ -48,3 +52,11 @@ async def clock_check_due(ctx: Context) -> int:
     clock.paged_as = subject if doubt else ""
     ctx.hints.outbox.set()
     return 1
+
+
+async def _bring_forward(ctx: Context, now: datetime) -> None:
+    """Send at last what this process, or one before it, put off by the time by which its clock was wrong."""
+    async with ctx.db.write() as tx:
+        found = await bring_forward(tx, now, now + LONGEST_PAUSE)
+    if found:
+        ctx.hints.outbox.set()

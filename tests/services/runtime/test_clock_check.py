@@ -1,0 +1,35 @@
+"""What a wrong clock put off is made good when the clocks agree."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from bot.services.notifications.clock_check import clock_check_due
+from ledger.core import announce, claim
+from ledger.engine.db import Database
+from ledger.kernel.states import NotificationKind, NotificationState
+from ledger.models import Notification
+from tests.support.clock import SteppedClock
+from tests.support.world import CHANNEL, checked_world
+
+SECOND = timedelta(seconds=1)
+
+
+async def test_a_message_that_a_wrong_clock_put_off_for_a_year_is_sent_when_the_clocks_agree(
+    sqlite_db: Database, clock: SteppedClock
+) -> None:
+    """A process that starts with a wrong clock writes and claims messages by it, until a cloud's time corrects it."""
+    async with checked_world(sqlite_db, clock) as w:
+        next_year, lease = clock.now() + timedelta(days=365), timedelta(minutes=1)
+        async with w.ctx.db.write() as tx:
+            await announce(tx, next_year, NotificationKind.OPERATOR_PAGE, "page/x", destination=CHANNEL, body={})
+        pending = {NotificationState.PENDING}
+        assert await claim(w.ctx.db, Notification, now=next_year, states=pending, limit=9, lease=lease)
+        await w.run(120, 30)
+        assert ("page/x" in [subject for _, subject, *_ in w.board.shown]) is False
+        w.machine.off = -600 * SECOND
+        await clock_check_due(w.ctx)
+        w.machine.off = timedelta()
+        await clock_check_due(w.ctx)
+        await w.run(60, 30)
+        assert "page/x" in [subject for _, subject, *_ in w.board.shown]
