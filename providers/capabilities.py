@@ -95,7 +95,7 @@ class Capabilities:
     ends_itself: bool = False
     #: The page on which people see an instance and what it left: parts of its id, split at `/`, fill the places.
     page_url: str = ""
-    #: Whether its machines have /dev/fuse for whoever is root on them: virtual machines do, rented containers do not.
+    #: Whether root finds /dev/fuse on its machines: virtual machines have it, rented containers do not.
     fuse: bool = False
     #: A create hands over one program (`onstart`) with a timeout, and its end is the end of the instance.
     batch: bool = False

@@ -141,8 +141,8 @@ class InboxWriter:
     async def _store(self, batch: list[Inbound], finished: list[str]) -> dict[str, Receipt]:
         """Commit a group, and once more when its connection was lost: it may be stored, whatever the error says.
 
-        Otherwise its senders would be told that nothing was done, send again, and have it done twice. The token is the
-        same, so a message that is stored already is still ours. Raises `StorageUnknown` when the second try fails too.
+        Otherwise its senders would get an error for a stored message, and send it again. The token is the same, so a
+        message that is stored already is still ours. Raises `StorageUnknown` when the second try fails too.
         """
         token = hex_token()
         try:

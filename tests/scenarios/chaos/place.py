@@ -90,7 +90,7 @@ class Replica:
         self.is_ready = False
         #: What its next process starts with, and what its present one started with.
         self.environment, self.started_with = environment, dict(environment)
-        #: Whoever kills or pauses it, one at a time.
+        #: Held while somebody kills or pauses it, so that only one does at a time.
         self.busy = asyncio.Lock()
         self._log = log
         self._changed = changed

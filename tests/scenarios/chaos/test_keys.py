@@ -1,4 +1,4 @@
-"""A cloud's key and Slack's token are replaced while a session runs: it goes on, and ends when its owner says so."""
+"""A cloud's key and Slack's token are replaced while a session runs: it keeps running until its owner ends it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A disk whose power fails: an ext4 file system in an image, which stops for good at a chosen moment.
 
 What a program wrote but nobody flushed is then lost, as after a real power cut. `FS_IOC_SHUTDOWN` without a flush
-does it at one instant: from then on the kernel writes nothing more to the image, and whoever tries gets an error. Only
+does it at one instant: from then on the kernel writes nothing more to the image, and every try gets an error. Only
 what a disk itself keeps in its own memory stays, so a flush that never reaches the disk is not noticed.
 """
 

@@ -30,7 +30,7 @@ TIMEOUT_S = 5.0
 
 @dataclass
 class Program:
-    """A caller of the REST API. `kept` are the ids of what it was told to be stored."""
+    """A caller of the REST API. `kept` are the ids that the API acknowledged."""
 
     place: Town
     token: str
@@ -65,7 +65,7 @@ class PowerWalk(Walk):
     _reading: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def play(self) -> None:
-        """Walk to the end, and find everything there that the program was told to be stored."""
+        """Walk to the end, and find everything there that was acknowledged to the program."""
         actor, now = Actor(ActorKind.OPERATOR, "ada"), self.place.clock.now()
         new, labels = NewKey("operator:ada", "", ("admin",)), LabelKey("e2e1", bytes.fromhex(LABEL_KEY))
         made = await api_keys.create(self.place.db, labels, new, actor, now)

@@ -1,4 +1,4 @@
-"""The power fails in each phase of a walk: everything that anybody was told to be stored is there afterwards."""
+"""The power fails in each phase of a walk: everything that was acknowledged is there afterwards."""
 
 from __future__ import annotations
 

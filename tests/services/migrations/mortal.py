@@ -28,7 +28,7 @@ from tests.support.world import World, catalog_of
 
 
 class Killed(BaseException):
-    """The process was killed; no `except Exception` of it goes on."""
+    """The process was killed; no `except Exception` in it may catch this."""
 
 
 class MortalDatabase(Database):

@@ -1,4 +1,4 @@
-"""Owners are told once a day when their run would finish cheaper elsewhere, and the command does it."""
+"""Owners get one message a day when their run would finish cheaper elsewhere, with the command that moves it."""
 
 from __future__ import annotations
 
