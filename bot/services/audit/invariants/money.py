@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 from decimal import Decimal
 
 from bot.services.audit.invariants.world import Truth, Violation
 from ledger.kernel.entry_kind import EntryKind
 from ledger.kernel.money import CENT
 from ledger.kernel.states import GrantState, InstanceState, is_terminal
-from ledger.models import LedgerEntry, Session
+from ledger.models import Instance, LedgerEntry, Session
 from ledger.queries.audit import Books
 
 #: The ledger and the bill may differ by this share. The ledger may be above by a cent: an end that was only noticed is
@@ -86,12 +87,27 @@ def _late_usd(books: Books, session: Session, bill_steps_s: Mapping[str, int]) -
         return Decimal(0)
     late = Decimal(0)
     for row in books.instances:
+        if row.session_id != session.id:
+            continue
         end = max(session.deadline, row.checkpoint_until or session.deadline)
-        if row.session_id == session.id and row.billing_until is not None and row.billing_until > end:
+        until = row.billing_until or _booked_until(books, row)
+        if until is not None and until > end:
             # A step that has started is billed in full.
-            late_s = (row.billing_until - end).total_seconds() + bill_steps_s.get(row.cloud, 1)
+            late_s = (until - end).total_seconds() + bill_steps_s.get(row.cloud, 1)
             late += row.price_usd_h * Decimal(late_s) / 3600
     return late
+
+
+def _booked_until(books: Books, row: Instance) -> datetime | None:
+    """Return until when an instance is booked that is still being ended; None for every other one.
+
+    While its cloud does not answer, its hours complete, and each is booked. Nobody knows yet when its billing ends.
+    """
+    if row.state is not InstanceState.TERMINATING:
+        return None
+    return max(
+        (one.at for one in books.entries if one.instance_id == row.id and one.kind == EntryKind.ACCRUE), default=None
+    )
 
 
 def against_the_bill(books: Books, truth: Truth) -> Iterator[Violation]:
