@@ -22,7 +22,7 @@ from starlette.applications import Starlette
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.timing import Timing
 from bot.services.audit import invariants
-from bot.services.runtime.clock_guard import GuardedClock
+from bot.services.runtime.clock_guard import CONFIRM_S, GuardedClock
 from ledger.engine.db import Database
 from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.states import RequestState
@@ -83,6 +83,8 @@ class Place:
     stack: ExitStack
     policy: Policy
     timing: Timing
+    #: Where the processes run; one that was killed starts again on the same machine.
+    machines: list[MachineClock] = field(default_factory=list)
     processes: list[Process] = field(default_factory=list)
     agenda: list[tuple[datetime, int, Act]] = field(default_factory=list)
     #: What happened, in order, for people who read why a seed fails.
@@ -139,7 +141,7 @@ class Place:
         url = f"http://clouds-{next(self._made)}.test"
         database = Database(self.db_url, connect=process.connections)
         self.stack.enter_context(wired(Line(self.app, process, self.weather, self._later), url))
-        clock, door = GuardedClock(machine), Door(self.board, process)
+        clock, door = GuardedClock(machine, confirm_s=CONFIRM_S), Door(self.board, process)
         process.life = begin(database, clock, self.clouds, url, door, self.policy, self.timing, process.switch, "")
         process.life.pace_s = PACES_S
         later = {name: self.now + timedelta(seconds=SELDOM_S / 2) for name, pace in PACES_S.items() if pace == SELDOM_S}
@@ -191,7 +193,8 @@ class Place:
         for one in self.processes:
             one.resume()
             one.spare()
-            one.machine.off = timedelta()
+        for machine in self.machines:
+            machine.off = timedelta()
         for cloud, ref in list(self.undo):
             self._make_good(cloud, ref)
 
@@ -329,7 +332,8 @@ async def place(db_url: str, seed: int, clock: SimulatedClock) -> AsyncIterator[
             ),
         )
         try:
-            built.processes = [built.begin(number, MachineClock(clock)) for number in range(profile.replicas)]
+            built.machines = [MachineClock(clock) for _ in range(profile.replicas)]
+            built.processes = [built.begin(number, machine) for number, machine in enumerate(built.machines)]
             yield built
         finally:
             await built.close()

@@ -12,6 +12,7 @@ from tests.support.databases import memory_folder
 #: Each shows something of its own: see the comment beside it.
 SEEDS = (
     4,  # A process is killed, and several clouds refuse, lose and delay calls.
+    140,  # A process starts on a machine whose clock is an hour ahead.
 )
 
 
