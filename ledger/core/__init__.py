@@ -15,12 +15,12 @@ from ledger.core.locks import (
 )
 from ledger.core.moves import MOVED, StaleMove, decide, move
 from ledger.core.outbox import (
-    bring_forward,
     notification_dead,
     notification_of,
     notification_sent,
     notifications_of,
 )
+from ledger.core.put_off import bring_forward, put_off
 from ledger.core.writes import NewEntry, Tx, add_request, amend, book, book_all
 
 __all__ = [
@@ -54,6 +54,7 @@ __all__ = [
     "notification_of",
     "notification_sent",
     "notifications_of",
+    "put_off",
     "record",
     "release",
     "wake",

@@ -58,17 +58,6 @@ async def notification_dead(tx: AsyncSession, held: Claim, *, version: int, erro
     await _settle(tx, held, version, {"error": error}, NotificationState.DEAD)
 
 
-async def bring_forward(tx: AsyncSession, now: datetime, latest: datetime) -> int:
-    """Make messages due now that a process with a wrong clock made due after `latest`, or claimed until then.
-
-    No pause between two attempts is so long, so nobody works on such a message. Return how many there were.
-    """
-    late = (Notification.state == NotificationState.PENDING, Notification.due_at > latest)
-    free: dict[str, Any] = {"claim_token": None, "claim_until": None}
-    done: Any = await tx.execute(update(Notification).where(*late).values(**free, due_at=now))
-    return int(done.rowcount)
-
-
 async def _settle(
     tx: AsyncSession,
     held: Claim,

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 import platform
 from datetime import datetime, timedelta
 
 from bot.services.notifications.paging import OPERATORS
 from bot.services.runtime.clock_guard import GuardedClock
 from bot.services.runtime.context import Context
-from ledger.core import announce, bring_forward
+from ledger.core import announce, bring_forward, put_off
 from ledger.kernel.states import NotificationKind
 from ledger.queries.audit import database_time
 
 #: Seconds between two checks.
 LOOK_S = 5.0
-#: A message that is due later than this was put off by a wrong clock: no pause between two attempts is so long.
-LONGEST_PAUSE = timedelta(hours=1)
+#: What is due or claimed for longer than this was put off by a wrong clock: no pause and no lease is so long. Where
+#: a setting makes one longer, a process that starts looks once too often.
+LONGEST_PAUSE = timedelta(minutes=15)
+
+log = logging.getLogger(__name__)
 
 
 async def clock_check_due(ctx: Context) -> int:
@@ -33,8 +37,9 @@ async def clock_check_due(ctx: Context) -> int:
     doubt = clock.problem()
     if clock.was_in_doubt and not doubt:
         ctx.hints.clock.set()  # What waited for the right time need not wait for its next turn.
+    if (clock.was_in_doubt and not doubt) or (doubt and clock.is_corrected and not clock.was_corrected):
         await _bring_forward(ctx, clock.now())
-    clock.was_in_doubt = bool(doubt)
+    clock.was_in_doubt, clock.was_corrected = bool(doubt), clock.is_corrected
     if bool(doubt) == bool(clock.paged_as) or (doubt and not clock.is_confirmed):
         return 0
     now, host = clock.now(), platform.node()
@@ -55,8 +60,14 @@ async def clock_check_due(ctx: Context) -> int:
 
 
 async def _bring_forward(ctx: Context, now: datetime) -> None:
-    """Send at last what this process, or one before it, put off by the time by which its clock was wrong."""
-    async with ctx.db.write() as tx:
-        found = await bring_forward(tx, now, now + LONGEST_PAUSE)
-    if found:
-        ctx.hints.outbox.set()
+    """Do at last what this process, or one before it, put off by the time by which its clock was wrong."""
+    latest = now + LONGEST_PAUSE
+    async with ctx.db.read() as tx:
+        tables = await put_off(tx, latest)
+    for table in tables:
+        async with ctx.db.write() as tx:
+            found = await bring_forward(tx, table, now, latest)
+        log.warning("%d rows of %s were put off by a wrong clock, and are due now", found, table.__tablename__)
+    if tables:
+        for hint in (ctx.hints.requests, ctx.hints.instances, ctx.hints.sessions, ctx.hints.outbox):
+            hint.set()

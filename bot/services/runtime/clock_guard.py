@@ -68,6 +68,10 @@ class GuardedClock:
         self.paged_as = ""
         #: Whether the last check found it in doubt; a process begins with that.
         self.was_in_doubt = True
+        #: Whether the clouds had corrected it by then.
+        self.was_corrected = False
+        #: Whether the clouds showed, at the start, that the machine's clock was wrong, and the time is theirs since.
+        self.is_corrected = False
 
     def now(self) -> datetime:
         """Return the trusted time, aware UTC."""
@@ -116,7 +120,7 @@ class GuardedClock:
             self._confirmed = True
         elif differ > 1 or at_s >= self._wait_until_s:
             # Two clouds are believed at once, and one when no other was there in time: it may be wrong itself.
-            self._confirmed = True
+            self._confirmed = self.is_corrected = True
             self._trusted = Reading(median_low(one.now(at_s) for one in [*self._clouds.values()]), at_s)
             log.error("the clouds show %s and this machine %s", self._trusted.shown, now)
 

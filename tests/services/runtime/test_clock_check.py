@@ -1,10 +1,14 @@
-"""What a wrong clock put off is made good when the clocks agree."""
+"""What a wrong clock put off is made good when the clocks agree, or when the clouds correct it."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
+import pytest
+
 from bot.services.notifications.clock_check import clock_check_due
+from bot.services.runtime.clock_guard import CONFIRM_S, GuardedClock
 from ledger.core import announce, claim
 from ledger.engine.db import Database
 from ledger.kernel.states import NotificationKind, NotificationState
@@ -33,3 +37,25 @@ async def test_a_message_that_a_wrong_clock_put_off_for_a_year_is_sent_when_the_
         await clock_check_due(w.ctx)
         await w.run(60, 30)
         assert "page/x" in [subject for _, subject, *_ in w.board.shown]
+
+
+@pytest.mark.parametrize("off", [timedelta(hours=1), timedelta(days=365)])
+async def test_an_end_that_somebody_orders_while_the_clock_is_ahead_comes_as_soon_as_the_clouds_correct_it(
+    sqlite_db: Database, clock: SteppedClock, off: timedelta
+) -> None:
+    """A process started a year ahead; its clock stays wrong, and only the clouds show what time it is."""
+    async with checked_world(sqlite_db, clock) as w:
+        request_id = await w.running()
+        w.machine.off = off
+        wrong = GuardedClock(w.machine, confirm_s=CONFIRM_S)
+        w.ctx = replace(w.ctx, clock=wrong)
+        await clock_check_due(w.ctx)
+        assert (await w.end(request_id)).ok
+        for cloud in ("vast", "runpod"):
+            wrong.note_date(cloud, clock.now(), 0.1)
+        assert abs(wrong.now() - clock.now()) < SECOND
+        assert wrong.problem()
+        await clock_check_due(w.ctx)
+        await w.run(120, 20)
+        assert w.alive() == []
+        w.machine.off = timedelta()
