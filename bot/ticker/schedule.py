@@ -15,9 +15,13 @@ from datetime import UTC
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
 from bot import logs
+from bot.clock import SystemClock
+from ledger.kernel.clock import Clock
 
 #: A job that keeps finding work runs again at once this often; then it waits for its next tick like all others.
 ROUNDS_MAX = 50
+#: Seconds between two looks at whether the machine's wall clock was set back, and how far back counts.
+LOOK_S, SET_BACK_S = 1.0, 1.0
 
 log = logging.getLogger(__name__)
 
@@ -113,7 +117,8 @@ class _Crew:
 class Ticker:
     """Run jobs until it is stopped. `start` once, then `stop` once."""
 
-    def __init__(self, jobs: Iterable[ScheduledJob]) -> None:
+    def __init__(self, jobs: Iterable[ScheduledJob], machine: Clock | None = None) -> None:
+        self._machine: Clock = machine or SystemClock()
         self._crews = [_Crew(job) for job in jobs]
         self._loops = [loop for crew in self._crews for loop in crew.loops]
         self._scheduler = AsyncIOScheduler(
@@ -143,6 +148,25 @@ class Ticker:
             wanted = [crew for crew in self._crews if any(hint is mine for mine in crew.job.hints)]
             self._tasks.append(asyncio.create_task(_pass_on(hint, wanted), name="job-hint"))
         self._scheduler.start()
+        self._tasks.append(asyncio.create_task(self._keep_pace(), name="job-pace"))
+
+    async def _keep_pace(self) -> None:
+        """Run every job and begin its pace anew when the machine's wall clock was set back.
+
+        The scheduler goes by that clock. It would run nothing until the clock shows the old time again.
+        """
+        ahead_s = self._ahead_s()
+        while True:
+            await self._machine.sleep(LOOK_S)
+            before_s, ahead_s = ahead_s, self._ahead_s()
+            if ahead_s < before_s - SET_BACK_S:
+                log.warning("the machine's clock was set back by %.0f s; every job runs now", before_s - ahead_s)
+                for crew in self._crews:
+                    self._scheduler.reschedule_job(crew.job.name, trigger="interval", seconds=crew.job.every_s)
+                    crew.call()
+
+    def _ahead_s(self) -> float:
+        return self._machine.now().timestamp() - self._machine.monotonic()
 
     async def pass_over(self, passed_s: float, limit_s: float) -> bool:
         """Run every job whose pace has passed after the clock was moved by `passed_s`, and wait until all are done.
@@ -171,7 +195,7 @@ class Ticker:
             self._scheduler.pause()
         for loop in self._loops:
             loop.wake.set()
-        working = [task for task in self._tasks if task.get_name() != "job-hint"]
+        working = [task for task in self._tasks if task.get_name() not in ("job-hint", "job-pace")]
         if working:
             _, late = await asyncio.wait(working, timeout=grace_s)
             for task in late:

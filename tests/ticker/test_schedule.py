@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from datetime import datetime, timedelta, tzinfo
+from typing import Self
 
 import pytest
+from apscheduler.schedulers import base
+from apscheduler.triggers import interval
 
+from bot.clock import SystemClock
 from bot.ticker.schedule import ROUNDS_MAX, ScheduledJob, Ticker
 
 NEVER_S = 3600.0
@@ -66,6 +71,37 @@ async def test_the_interval_wakes_a_job_again() -> None:
     await work.until(3)
     await ticker.stop()
     assert work.most_at_once == 1
+
+
+class Machine(SystemClock):
+    """A machine whose wall clock is `off`, as the scheduler sees it, and which is looked at all the time."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, off: timedelta) -> None:
+        self.off, machine = off, self
+
+        class Wall(datetime):
+            @classmethod
+            def now(cls, tz: tzinfo | None = None) -> Self:
+                return cls.fromtimestamp(SystemClock().now().timestamp() + machine.off.total_seconds(), tz)
+
+        monkeypatch.setattr(base, "datetime", Wall)
+        monkeypatch.setattr(interval, "datetime", Wall)
+
+    def now(self) -> datetime:
+        return super().now() + self.off
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(0)
+
+
+async def test_jobs_keep_their_pace_when_the_wall_clock_is_set_back_a_year(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine, work = Machine(monkeypatch, timedelta(days=365)), Work()
+    ticker = Ticker([ScheduledJob("often", work, 0.01)], machine)
+    ticker.start()
+    await work.until(2)
+    machine.off = timedelta()
+    await work.until(work.runs + 4)
+    await ticker.stop()
 
 
 async def test_one_hint_wakes_every_job_that_listens() -> None:
