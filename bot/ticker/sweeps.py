@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from datetime import datetime, timedelta
 
 from bot.services.audit import journal
 from bot.services.billing import metering, rollup, shared_ledger, true_up
@@ -50,33 +49,35 @@ Recover = Callable[[], Awaitable[int]]
 
 
 class CloudWatch:
-    """Reconcile one cloud: at a slow pace while all is quiet, soon while an instance boots or ends there."""
+    """Reconcile one cloud: at a slow pace while all is quiet, soon while an instance boots or ends there.
+
+    Its pace is measured in monotonic seconds. A wall clock that is a year ahead until the cloud corrects it would put
+    the next pass off for a year.
+    """
 
     def __init__(self, ctx: Context, cloud: str) -> None:
         self._ctx = ctx
         self._cloud = cloud
-        self._looked_at: datetime | None = None
-        self._next_at: datetime | None = None
+        self._looked_s: float | None = None
+        self._next_s: float | None = None
 
     def hurry(self) -> None:
         """Run the next pass soon after an order there, though never below the pace of a boot."""
-        if self._looked_at is not None and self._next_at is not None:
-            soonest = self._looked_at + timedelta(seconds=self._ctx.timing.boot_poll_s)
-            self._next_at = min(self._next_at, soonest)
+        if self._looked_s is not None and self._next_s is not None:
+            self._next_s = min(self._next_s, self._looked_s + self._ctx.timing.boot_poll_s)
 
     async def look(self) -> int:
         """Run a reconcile pass when it is time; 1 when the cloud was listed."""
-        if self._next_at is not None and self._ctx.clock.now() < self._next_at:
+        if self._next_s is not None and self._ctx.clock.monotonic() < self._next_s:
             return 0
         return await self.look_now()
 
     async def look_now(self) -> int:
         """Run one complete reconcile pass, whatever the time."""
         timing = self._ctx.timing
-        self._looked_at = self._ctx.clock.now()
+        self._looked_s = self._ctx.clock.monotonic()
         found = await reconcile.observe(self._ctx, self._cloud)
-        pause_s = timing.boot_poll_s if found.urgent else timing.sweep_s
-        self._next_at = self._looked_at + timedelta(seconds=pause_s)
+        self._next_s = self._looked_s + (timing.boot_poll_s if found.urgent else timing.sweep_s)
         return 1
 
 

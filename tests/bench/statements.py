@@ -172,8 +172,8 @@ class Walk:
             return False
         if is_rung:
             self.watches[cloud].hurry()
-        at = self.watches[cloud]._next_at  # Its pace is its own.
-        return at is None or at <= self.w.clock.now()
+        next_s = self.watches[cloud]._next_s  # Its pace is its own.
+        return next_s is None or next_s <= self.w.clock.monotonic()
 
     async def _run(self, job: ScheduledJob) -> None:
         self.paced[job.name] = self.w.clock.now() + timedelta(seconds=job.every_s)
@@ -194,10 +194,14 @@ class Walk:
     def _listed_at(self, cloud: str, *, looks: bool) -> datetime | None:
         """When a cloud is to be listed next; None for one that is quiet."""
         watch = self.watches[cloud]
-        at, before = watch._next_at, watch._looked_at
-        if at is None or before is None or not self.w.clouds[cloud].instances():
+        next_s, before_s = watch._next_s, watch._looked_s
+        if next_s is None or before_s is None or not self.w.clouds[cloud].instances():
             return None
-        return at if looks or at - before < timedelta(seconds=self.w.ctx.timing.sweep_s) else None
+        if not looks and next_s - before_s >= self.w.ctx.timing.sweep_s:
+            return None
+        # Seconds are rounded when they become a timedelta, and it must not end before they have passed.
+        wait = timedelta(seconds=next_s - self.w.clock.monotonic()) + timedelta.resolution
+        return self.w.clock.now() + wait
 
 
 async def rental(w: World, counted: Statements) -> Walk:

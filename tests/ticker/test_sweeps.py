@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
+from bot.services.runtime.clock_guard import GuardedClock
 from bot.ticker.schedule import ScheduledJob
 from bot.ticker.sweeps import CloudWatch, jobs
 from ledger.engine.db import Database
@@ -81,6 +84,19 @@ async def test_a_hint_shortens_the_pause_to_the_pace_of_a_boot_and_no_further(w:
     watch.hurry()
     assert await watch.look() == 0
     w.clock.advance(w.ctx.timing.boot_poll_s)
+    assert await watch.look() == 1
+
+
+async def test_a_cloud_is_looked_at_again_when_its_answer_corrects_a_clock_a_year_ahead(w: World) -> None:
+    w.machine.off = timedelta(days=365)
+    w.ctx = replace(w.ctx, clock=GuardedClock(w.machine))
+    watch = CloudWatch(w.ctx, "runpod")
+    assert await watch.look() == 1
+    clock = w.ctx.clock
+    assert isinstance(clock, GuardedClock)
+    clock.note_date("runpod", w.clock.now(), 0.1)
+    assert clock.now() == w.clock.now()
+    w.clock.advance(w.ctx.timing.sweep_s)
     assert await watch.look() == 1
 
 

@@ -103,7 +103,8 @@ class Life:
     watches: Mapping[str, CloudWatch]
     rows: DueRows
     board: Board
-    next_at: dict[str, datetime] = field(default_factory=dict)
+    #: When each of those jobs runs next, in monotonic seconds, as production's scheduler measures them.
+    next_s: dict[str, float] = field(default_factory=dict)
     #: How often the jobs with a pace of their own run, in seconds.
     pace_s: Mapping[str, float] = field(default_factory=lambda: PACE_S)
     #: How often each job ran, and how many rows it worked on.
@@ -113,12 +114,13 @@ class Life:
     #: The clouds at which something may be.
     _held: set[str] = field(default_factory=set)
 
-    async def next_moment(self) -> datetime:
-        """When something is to be done here next."""
-        now = self.clock.now()
-        soon = [*self.next_at.values(), *self._seen.values()]
-        soon += [self._looks_at(name) for name in self.watches]
-        return min(soon, default=now)
+    def wait(self) -> timedelta:
+        """How long there is nothing to be done here. Less than nothing when something is late."""
+        now, at_s = self.clock.now(), self.clock.monotonic()
+        paced = [*self.next_s.values(), *(self._looks_s(name) for name in self.watches)]
+        # Seconds are rounded when they become a timedelta, and it must not end before they have passed.
+        waits = [timedelta(seconds=one - at_s) + timedelta.resolution for one in paced]
+        return min([*waits, *(at - now for at in self._seen.values())], default=timedelta())
 
     async def turn(self) -> None:
         """Run what is due now, and what that makes due at once."""
@@ -131,8 +133,8 @@ class Life:
                     await self._run(job)
 
     async def _wanted(self) -> set[str]:
-        now = self.clock.now()
-        names = {name for name, at in self.next_at.items() if at <= now}
+        now, at_s = self.clock.now(), self.clock.monotonic()
+        names = {name for name, next_s in self.next_s.items() if next_s <= at_s}
         self._seen = await self._due()
         names |= {name for name, at in self._seen.items() if at <= now}
         rung = [job for job in self.table if any(hint.is_set() for hint in job.hints)]
@@ -143,19 +145,19 @@ class Life:
             for hint in job.hints:
                 hint.clear()
         names |= ON_CALL & {job.name for job in rung}
-        return names | {name for name in self.watches if self._looks_at(name) <= now}
+        return names | {name for name in self.watches if self._looks_s(name) <= at_s}
 
-    def _looks_at(self, name: str) -> datetime:
-        """When a cloud is to be looked at next."""
-        at, looked_at = self.watches[name]._next_at, self.watches[name]._looked_at  # Its pace is its own.
-        if at is None or looked_at is None:
-            return self.clock.now()
-        is_idle = name.removeprefix("watch-") not in self._held and at - looked_at > timedelta(seconds=30)
-        return max(at, looked_at + timedelta(seconds=IDLE_S)) if is_idle else at
+    def _looks_s(self, name: str) -> float:
+        """When a cloud is to be looked at next, in monotonic seconds."""
+        next_s, looked_s = self.watches[name]._next_s, self.watches[name]._looked_s  # Its pace is its own.
+        if next_s is None or looked_s is None:
+            return self.clock.monotonic()
+        is_idle = name.removeprefix("watch-") not in self._held and next_s - looked_s > 30
+        return max(next_s, looked_s + IDLE_S) if is_idle else next_s
 
     async def _run(self, job: ScheduledJob) -> None:
         if job.name in self.pace_s:
-            self.next_at[job.name] = self.clock.now() + timedelta(seconds=self.pace_s[job.name])
+            self.next_s[job.name] = self.clock.monotonic() + self.pace_s[job.name]
         done = await job.run()
         count = self.ran.setdefault(job.name, [0, 0])
         count[0] += 1
@@ -208,7 +210,7 @@ def begin(
     strange = {job.name for job in table} - set(PACE_S) - set(WORKS_ON) - set(watches) - ON_CALL
     assert not strange, f"say in PACE_S, WORKS_ON or ON_CALL when these jobs run: {sorted(strange)}"
     life = Life(ctx, clock, table, watches, DueRows(db), board)
-    life.next_at = {job.name: clock.now() for job in table if job.name in PACE_S}
+    life.next_s = {job.name: clock.monotonic() for job in table if job.name in PACE_S}
     return life
 
 

@@ -110,7 +110,7 @@ class Month:
                 await heapq.heappop(self.agenda)[2]()
             await self.life.turn()
             self.turns += 1
-            following = [await self.life.next_moment(), until]
+            following = [self.now + self.life.wait(), until]
             if self.agenda:
                 following.append(self.agenda[0][0])
             self.clock.advance(max(min(following) - self.now, TICK))

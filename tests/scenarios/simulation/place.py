@@ -144,8 +144,8 @@ class Place:
         clock, door = GuardedClock(machine, confirm_s=CONFIRM_S), Door(self.board, process)
         process.life = begin(database, clock, self.clouds, url, door, self.policy, self.timing, process.switch, "")
         process.life.pace_s = PACES_S
-        later = {name: self.now + timedelta(seconds=SELDOM_S / 2) for name, pace in PACES_S.items() if pace == SELDOM_S}
-        process.life.next_at |= later
+        later_s = clock.monotonic() + SELDOM_S / 2
+        process.life.next_s |= {name: later_s for name, pace in PACES_S.items() if pace == SELDOM_S}
         process.life.ctx.reach = NumberedReach(self.engine.ssh_ports)
         self.providers = process.life.ctx.providers
         return process
@@ -179,7 +179,7 @@ class Place:
             await self._turns()
             await asyncio.gather(*(self.clouds[name].tick() for name in self.profile.clouds))
             following = [until, self.now + JUMP]
-            following += [await one.life.next_moment() for one in self.processes if one.works]
+            following += [self.now + one.life.wait() for one in self.processes if one.works]
             following += [self.agenda[0][0]] if self.agenda else []
             before = self.now
             await asyncio.sleep(max(min(following) - before, TICK).total_seconds())
