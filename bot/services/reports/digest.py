@@ -28,6 +28,7 @@ from bot.services.billing.true_up import ranges, reports_no_charges
 from bot.services.budgets import enforcement
 from bot.services.reports import reservation_advice
 from bot.services.reports.digest_types import DigestDocument, FoundOrphan, RunningSession, Shares
+from bot.services.runtime.clock_guard import clock_problem
 from bot.services.runtime.context import Context
 from ledger.core import Tx, announce_once, notifications_of
 from ledger.kernel.event_kind import EventKind
@@ -60,7 +61,13 @@ _NOTHING = Decimal(0)
 
 
 async def digest_due(ctx: Context) -> int:
-    """Announce the daily and the weekly digest when they are due and not announced yet. Return how many were."""
+    """Announce the daily and the weekly digest when they are due and not announced yet. Return how many were.
+
+    None while the clock is in doubt: the digest of a day that has not come would say nothing, and take the place of the
+    true one when that day comes.
+    """
+    if clock_problem(ctx.clock):
+        return 0
     policy, now = ctx.policy, ctx.clock.now()
     day = due_day(now, policy.digest_at, policy.digest_timezone)
     if day is None:

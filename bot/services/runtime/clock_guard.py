@@ -66,7 +66,7 @@ class GuardedClock:
         self._database: Reading | None = None
         #: The subject of the message that says that this clock is in doubt; "" while it is trusted.
         self.paged_as = ""
-        #: Whether the last check found it in doubt; a process begins with that.
+        #: Whether it was in doubt, or corrected, since the last check that trusted it; a process begins with that.
         self.was_in_doubt = True
         #: Whether the clouds had corrected it by then.
         self.was_corrected = False
@@ -111,6 +111,7 @@ class GuardedClock:
                 # The machine was corrected, or slept, so what was noted before it says nothing.
                 self._clouds = {name: one for name, one in [*self._clouds.items()] if one.at_s >= self._parted_s}
                 self._trusted, self._parted_s = Reading(wall, at_s), None
+                self.was_in_doubt = True  # Also when no check came while it was.
                 log.warning("the clouds confirm the clock's new time: %s", wall)
 
     def _confirm(self, now: datetime, at_s: float) -> None:
@@ -122,6 +123,7 @@ class GuardedClock:
             # Two clouds are believed at once, and one when no other was there in time: it may be wrong itself.
             self._confirmed = self.is_corrected = True
             self._trusted = Reading(median_low(one.now(at_s) for one in [*self._clouds.values()]), at_s)
+            self.was_in_doubt = True
             log.error("the clouds show %s and this machine %s", self._trusted.shown, now)
 
     def note_database(self, shown: datetime, took_s: float) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import date, timedelta
 from decimal import Decimal
 from typing import Any
@@ -13,6 +14,7 @@ from bot.services.billing import rollup
 from bot.services.outbox import dispatch
 from bot.services.reports import digest
 from bot.services.reports.digest_types import DigestDocument
+from bot.services.runtime.clock_guard import CONFIRM_S, GuardedClock
 from ledger.core.writes import book
 from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.entry_kind import EntryKind
@@ -100,6 +102,22 @@ async def test_a_day_is_sent_once_by_any_replica_and_late_when_slack_was_away(ba
     assert [one.cloud for one in found.orphans] == ["vast"]
     assert found.budgets == ("global: monthly $53.00 left of $100.00 (47% used: $46.00 spent, $1.00 reserved)",)
     assert (found.days[-1], len(found.days)) == ((date(2026, 3, 7), Decimal(40)), 14)
+
+
+async def test_a_wrong_clock_announces_no_digest_of_a_day_that_has_not_come(bare: World) -> None:
+    w = bare
+    w.tune(digest_weekly="")
+    await used(w, rows.ADA, "vast", "1", HOUR, ended_at=START)
+    w.clock.advance(DAY_S)
+    w.machine.off = timedelta(days=365)
+    guarded = GuardedClock(w.machine, confirm_s=CONFIRM_S)
+    w.ctx = replace(w.ctx, clock=guarded)
+    assert await digest.digest_due(w.ctx) == 0
+    for cloud in ("vast", "runpod"):
+        guarded.note_date(cloud, w.clock.now(), 0.1)
+    w.machine.off = timedelta()
+    assert await digest.digest_due(w.ctx) == 1
+    assert [row.subject for row in await shown(w)] == ["daily/2026-03-03"]
 
 
 async def test_a_week_is_told_on_its_day_in_peoples_own_zone(bare: World) -> None:

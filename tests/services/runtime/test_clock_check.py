@@ -59,3 +59,22 @@ async def test_an_end_that_somebody_orders_while_the_clock_is_ahead_comes_as_soo
         await w.run(120, 20)
         assert w.alive() == []
         w.machine.off = timedelta()
+
+
+async def test_a_message_is_sent_when_the_clouds_corrected_the_clock_between_two_checks(
+    sqlite_db: Database, clock: SteppedClock
+) -> None:
+    """No cloud answered for a minute, so the wrong clock was trusted, and no check ever finds it in doubt."""
+    async with checked_world(sqlite_db, clock) as w:
+        w.machine.off = timedelta(days=365)
+        guarded = GuardedClock(w.machine)
+        w.ctx = replace(w.ctx, clock=guarded)
+        assert await clock_check_due(w.ctx) == 0
+        async with w.ctx.db.write() as tx:
+            await announce(tx, guarded.now(), NotificationKind.OPERATOR_PAGE, "page/x", destination=CHANNEL, body={})
+        guarded.note_date("vast", clock.now(), 0.1)
+        w.machine.off = timedelta()
+        assert guarded.now() == clock.now()
+        await clock_check_due(w.ctx)
+        await w.run(60, 30)
+        assert "page/x" in [subject for _, subject, *_ in w.board.shown]
