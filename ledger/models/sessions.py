@@ -128,6 +128,8 @@ class Instance(Claimable, Base):
     unbilled_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     #: The first check that showed an instance which had been ready as not working; None while it works.
     trouble_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    #: When it last worked, where its cloud was not listed for long before it failed, left, or was ended; else None.
+    worked_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     #: What it had instead of the approved GPUs at the last check that showed it in trouble.
     other_gpus: Mapped[str] = mapped_column(SafeString(80), default="", server_default="")
     heartbeat_at: Mapped[datetime | None] = mapped_column(UtcDateTime)

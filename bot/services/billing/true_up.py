@@ -237,9 +237,10 @@ def bounds(ctx: Context, row: Instance) -> Range | None:
     ran_at = row.sent_at if from_create else row.reachable_at or (None if derived else row.billing_from)
     gpu_usd_h = max(row.price_usd_h - row.storage_usd_h, Decimal(0))
     asked_at = row.terminate_asked_at
-    if row.trouble_at is not None:
+    seen_at = row.worked_at or row.trouble_at
+    if seen_at is not None:
         # A failed instance may not be billed from its failure on, which was some time between two listings.
-        failed_at = row.trouble_at - timedelta(seconds=BLIND_SWEEPS * ctx.timing.sweep_s)
+        failed_at = seen_at - timedelta(seconds=BLIND_SWEEPS * ctx.timing.sweep_s)
         asked_at = min(asked_at or failed_at, failed_at)
     least, greatest = between(row.sent_at, ran_at, asked_at, row.ended_at, gpu_usd_h, rule)
     disk = so_far(row.sent_at, row.ended_at, row.storage_usd_h, rule)

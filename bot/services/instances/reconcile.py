@@ -20,6 +20,7 @@ from bot.rules.instances.health import trouble
 from bot.services.billing.metering import accrue_stop, billed_time, change_rate
 from bot.services.instances import key_rotation
 from bot.services.instances.batch_runs import close_run
+from bot.services.instances.blind_time import since_absence, since_trouble
 from bot.services.instances.health import instead, last_heartbeat_at, still_there, watch
 from bot.services.instances.orphans import note_orphans
 from bot.services.instances.power import follow
@@ -98,6 +99,7 @@ async def observe(ctx: Context, cloud: str) -> Pass:
         *(alone(ctx, row.id, "the check", step, False) for row, step in zip(busy, followed, strict=True))
     )
     await note_reported_restarts(ctx, running, seen, ctx.clock.now())
+    ctx.listed_at[cloud] = max(ctx.listed_at.get(cloud, listing.at), listing.at)
     held = {item.ref for item in seen.values()}
     found_orphans = await note_orphans(ctx, provider, listing, len(running), held, any_open=orphans)
     if any(_is_repriced(row, seen.get(row.id)) for row in rows):
@@ -216,10 +218,11 @@ async def _absent(ctx: Context, provider: Provider, row: Instance, listing: List
                 return False  # Its absences still count, and the next pass checks again.
             async with ctx.db.write() as tx:
                 return await amend(tx, Instance, row.id, version=row.version, absent_at=[])
+    unseen = await since_absence(ctx, row, absence.at)
     async with ctx.db.write() as tx:
         if proof is None:
             kept = [a.at.isoformat() for a in absences]
-            return await amend(tx, Instance, row.id, version=row.version, absent_at=kept)
+            return await amend(tx, Instance, row.id, version=row.version, absent_at=kept, **unseen)
         # The cloud stopped billing when it accepted the termination; a lost instance had ended by its first absence.
         lost_at = min(one.at for one in absences if heartbeat_at is None or one.at > heartbeat_at)
         ended_at = min(row.terminate_acked_at or row.terminate_called_at or lost_at, lost_at)
@@ -236,6 +239,7 @@ async def _present(ctx: Context, row: Instance, item: ObservedInstance, at: date
         return False  # A later listing was applied already, and this one arrived late.
     capabilities = ctx.providers[row.cloud].capabilities
     changes = _changes(row, item, capabilities.billing, at)
+    changes |= await since_trouble(ctx, row, item, changes, at)
     lag = timedelta(seconds=capabilities.visibility_lag_s)
     if row.terminate_acked_at is not None and now - row.terminate_acked_at > lag:
         # The cloud accepted the termination and did not do it, so it still bills: the next accepted one counts.

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
 from bot.services.checkpoints import verification
 from bot.services.grants import reopen, reservations
+from bot.services.instances.blind_time import since_order
 from bot.services.instances.health import last_heartbeat_at
 from bot.services.instances.transitions import end_instance, settle
 from bot.services.notifications import end_of_session, request_message
@@ -117,11 +119,12 @@ async def _terminate(ctx: Context, held: Claim, row: Instance, began_at: datetim
     # When it was last alive says something only where the cloud does not know it, and was not called before.
     unknown = was_there is False and row.terminate_called_at is None
     alive_at = await last_heartbeat_at(ctx, row) if unknown else None
+    unseen = await since_order(ctx, row, was_there=was_there)
     async with ctx.db.write() as tx:
         await lock_family(tx, Instance, row.id)
         fresh = await tx.get_one(Instance, row.id, populate_existing=True)
         if was_there is not None:
-            await _acknowledged(tx, row, fresh, called_at, alive_at, now, was_there=was_there)
+            await _acknowledged(tx, row, fresh, called_at, alive_at, now, unseen, was_there=was_there)
         waiting_s = (now - _sent_since(fresh)).total_seconds()
         pause_s = min(max(ctx.timing.terminate_retry_s, waiting_s / 2), ctx.timing.terminate_retry_max_s)
         back = {"terminate_called_at": row.terminate_called_at} if had_no_effect and notes_call else {}
@@ -138,6 +141,7 @@ async def _acknowledged(
     called_at: datetime,
     alive_at: datetime | None,
     now: datetime,
+    unseen: Mapping[str, Any],
     *,
     was_there: bool,
 ) -> None:
@@ -146,11 +150,11 @@ async def _acknowledged(
     An instance that the cloud accepted to terminate existed when it was called, whatever the listings before lacked.
     One that the cloud does not know ended before: with the call before (of `row`), if that may have had an effect, or
     else after its last heartbeat (`alive_at`), or after it was reached, and by the first listing without it.
-    `fresh` was read in this transaction, with its family locked.
+    `fresh` was read in this transaction, with its family locked. `unseen`: when it last worked, if nobody knows that.
     """
     if fresh.state is not InstanceState.TERMINATING or fresh.terminate_acked_at is not None:
         return
-    said: dict[str, Any] = {"terminate_acked_at": now}
+    said: dict[str, Any] = {"terminate_acked_at": now, **({} if fresh.worked_at else unseen)}
     if was_there:
         # Those since the call stay: they show that it ended, even if this process stood still with the reply.
         said["absent_at"] = [at for at in fresh.absent_at if datetime.fromisoformat(at) >= called_at]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.timing import Timing
@@ -74,6 +75,8 @@ class Context:
     #: Names people in text that is read outside of Slack.
     names: KnownNames = field(default_factory=KnownNames)
     hints: Hints = field(default_factory=Hints)
+    #: When this process last listed each cloud.
+    listed_at: dict[str, datetime] = field(default_factory=dict)
     pressure: Pressure = field(default_factory=Pressure)
 
     @property

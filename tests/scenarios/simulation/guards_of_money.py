@@ -48,9 +48,8 @@ _BOOKED = (
         (
             Edit(
                 "bot.services.instances.termination",
-                "            await _acknowledged(tx, row, fresh, called_at, alive_at, now, was_there=was_there)",
-                "            if fresh.claim_token == held.token:\n"
-                "                await _acknowledged(tx, row, fresh, called_at, alive_at, now, was_there=was_there)",
+                "            await _acknowledged(tx",
+                "            if fresh.claim_token == held.token:\n                await _acknowledged(tx",
             ),
         ),
         test="tests/scenarios/faults/test_late_answers.py"

@@ -230,6 +230,65 @@ async def test_what_nobody_saw_go_is_booked_until_the_cloud_says_so_and_its_bill
     assert abs(await off(w)) < Decimal("0.0001")
 
 
+@pytest.mark.parametrize("looks", [False, True])
+async def test_what_failed_while_nothing_answered_has_a_range_from_then_on(bare: World, looks: bool) -> None:
+    """Its end is ordered meanwhile. Then a listing shows that it failed, or the cloud accepts the end before."""
+    w = bare
+    request_id = await in_use(w, "lambda")
+    w.arm("list_503", "lambda", None)
+    w.arm("destroy_503", "lambda", None)
+    w.clock.advance(60)
+    w.clouds["lambda"].disturb(str((await only(w)).ref), "preempted")
+    await later(w, 1200, "lambda")
+    await w.end(request_id)
+    await termination.terminate_due(w.ctx)
+    w.engine.faults.disarm("lambda")
+    if looks:
+        await later(w, 5, "lambda")
+    w.clock.advance(300)
+    await termination.terminate_due(w.ctx)
+    for _ in range(4):
+        await later(w, 400, "lambda")
+    row = await only(w)
+    low_usd, high_usd = known(w, row)
+    assert row.state is InstanceState.GONE
+    assert low_usd < w.bill() < high_usd
+
+
+@pytest.mark.parametrize("what", ["preempted", "vanish"])
+async def test_what_is_seen_as_lost_after_a_long_outage_was_lost_at_any_time_in_it(bare: World, what: str) -> None:
+    w = bare
+    await in_use(w, "lambda")
+    w.arm("list_503", "lambda", None)
+    w.clock.advance(60)
+    w.clouds["lambda"].disturb(str((await only(w)).ref), what)
+    await later(w, 3600, "lambda")
+    w.engine.faults.disarm("lambda")
+    await later(w, 5, "lambda")
+    await w.run(1800, 40)
+    row = await only(w)
+    low_usd, high_usd = known(w, row)
+    assert row.state is InstanceState.GONE
+    assert low_usd < w.bill() < high_usd
+
+
+async def test_an_instance_that_works_again_after_an_outage_is_as_before(bare: World) -> None:
+    w = bare
+    await in_use(w, "lambda")
+    w.arm("list_503", "lambda", None)
+    w.clouds["lambda"].disturb(str((await only(w)).ref), "unhealthy")
+    await later(w, 1200, "lambda")
+    w.engine.faults.disarm("lambda")
+    await later(w, 5, "lambda")
+    row = await only(w)
+    assert row.worked_at is not None
+    assert row.trouble_at == w.clock.now()
+    w.clouds["lambda"].disturb(str(row.ref), "healthy")
+    await later(w, 5, "lambda")
+    row = await only(w)
+    assert (row.trouble_at, row.worked_at) == (None, None)
+
+
 class Late(InFront):
     """A cloud whose listing is requested at `began_at` and answered once `go` is set: its turn waits for the ledger."""
 
