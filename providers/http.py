@@ -179,9 +179,8 @@ class CloudHttp:
     async def _exchange(self, client: httpx.AsyncClient, method: str, path: str, kwargs: dict[str, Any]) -> HttpReply:
         began_s = self._clock.monotonic()
         reply = await _exchange(client, method, path, kwargs)
-        shown = shown_at(reply.headers)
-        if shown is not None and isinstance(self._clock, NotesDates):
-            self._clock.note_date(self.cloud, shown, self._clock.monotonic() - began_s)
+        if isinstance(self._clock, NotesDates):
+            self._clock.note_date(self.cloud, shown_at(reply.headers), self._clock.monotonic() - began_s)
         return reply
 
 

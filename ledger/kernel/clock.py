@@ -20,4 +20,5 @@ class Clock(Protocol):
 class NotesDates(Protocol):
     """A clock that compares itself with the times in the clouds' answers."""
 
-    def note_date(self, cloud: str, shown: datetime, took_s: float) -> None: ...
+    def note_date(self, cloud: str, shown: datetime | None, took_s: float) -> None:
+        """Note the time that a cloud's answer shows; None where it shows none."""

@@ -22,7 +22,7 @@ TOLERANCE = timedelta(seconds=60)
 FRESH_S = 600.0
 #: An answer that took longer says too little about the time.
 ROUND_TRIP_MAX_S = 30.0
-#: A process that starts waits at most so many seconds until a first cloud confirms its clock.
+#: A process that starts waits so many seconds for a second cloud before it believes a single one.
 CONFIRM_S = 60.0
 
 log = logging.getLogger(__name__)
@@ -51,8 +51,9 @@ class Reading:
 class GuardedClock:
     """Implement `ledger.kernel.clock.Clock`: the time of `base` while it can be trusted, else the measured time.
 
-    With `confirm_s` the clock is in doubt for so many seconds at most, until a first cloud's answer confirms it. The
-    jobs and the end watchdog use one of it in two threads, so readings are copied before they are counted.
+    With `confirm_s` the clock is in doubt until a cloud's answer confirms it; after so many seconds one cloud is enough
+    to correct it. The jobs and the end watchdog use one of it in two threads, so readings are copied before they are
+    counted.
     """
 
     def __init__(self, base: Clock, *, confirm_s: float = 0.0) -> None:
@@ -60,6 +61,8 @@ class GuardedClock:
         self._trusted = Reading(base.now(), base.monotonic())
         self._wait_until_s = self._trusted.at_s + confirm_s
         self._confirmed = False
+        #: Whether it may do without the clouds' time, because none is to confirm it, or one answered and showed none.
+        self._may_do_without = confirm_s <= 0
         #: Since when the wall clock and the measured time differ, in monotonic seconds.
         self._parted_s: float | None = None
         self._clouds: dict[str, Reading] = {}
@@ -96,10 +99,13 @@ class GuardedClock:
         """Wait for `seconds`, whatever the wall clock does."""
         await self._base.sleep(seconds)
 
-    def note_date(self, cloud: str, shown: datetime, took_s: float) -> None:
+    def note_date(self, cloud: str, shown: datetime | None, took_s: float) -> None:
         """Note the time in a cloud's answer, which took `took_s` seconds; it may confirm or correct ours."""
         if took_s > ROUND_TRIP_MAX_S:
             return  # The process stood still meanwhile, or somebody moved the practice clock.
+        if shown is None:
+            self._may_do_without = True
+            return
         now, at_s = self.now(), self._base.monotonic()
         self._clouds[cloud] = Reading(shown, at_s)
         if not self._confirmed:
@@ -140,8 +146,12 @@ class GuardedClock:
 
     @property
     def is_confirmed(self) -> bool:
-        """Whether the clouds have shown their time since the start, or none of them answered for long."""
-        return self._confirmed or (not self._clouds and self._base.monotonic() >= self._wait_until_s)
+        """Whether the clouds have shown their time since the start, or answer for long without showing one.
+
+        No length of silence confirms it: a machine that starts without a network often has no right time either.
+        """
+        waited = self._base.monotonic() >= self._wait_until_s
+        return self._confirmed or (self._may_do_without and not self._clouds and waited)
 
     def problem(self) -> str:
         """Say why the clock is not trusted now; "" when it is."""
@@ -181,8 +191,8 @@ def clock_problem(clock: Clock) -> str:
 def approved_now(clock: Clock) -> datetime | None:
     """Return the time by which approved ends come, also while the clock is in doubt.
 
-    None in the first seconds of a process, while no cloud has confirmed its clock: nothing can be terminated then
-    without a cloud that answers, and its answer shows the time.
+    None from the start of a process until a cloud has confirmed its clock: nothing can be terminated without a cloud
+    that answers, and its answer shows the time.
     """
     return clock.now() if not isinstance(clock, GuardedClock) or clock.is_confirmed else None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import cast
@@ -14,7 +15,7 @@ from bot.services.instances import adoption, reconcile, unreachable_accounts
 from bot.services.instances.adoption import Adopt
 from bot.services.notifications.clock_check import clock_check_due
 from bot.services.runtime.clock_guard import CONFIRM_S, GuardedClock, approved_now, clock_problem, shared_now
-from bot.services.sessions import idle_termination, overspend, retained_disks
+from bot.services.sessions import expiration, idle_termination, overspend, retained_disks
 from ledger.engine.db import Database
 from ledger.kernel.grant import Grant
 from ledger.kernel.states import InstanceState, OrphanState, RequestState, SessionState
@@ -127,8 +128,22 @@ def test_one_cloud_is_believed_when_no_other_answers(machine: MachineClock, cloc
     assert approved_now(guarded) == clock.now()
 
 
-def test_a_start_without_any_cloud_goes_on_after_a_minute(machine: MachineClock, clock: SteppedClock) -> None:
+def test_no_length_of_silence_confirms_the_clock_of_a_start(machine: MachineClock, clock: SteppedClock) -> None:
+    machine.off = timedelta(days=365)
     guarded = GuardedClock(machine, confirm_s=CONFIRM_S)
+    clock.advance(3600)
+    assert approved_now(guarded) is None
+    assert "no cloud has confirmed" in clock_problem(guarded)
+    guarded.note_date("vast", clock.now(), 0.1)
+    assert approved_now(guarded) == clock.now()
+
+
+def test_a_start_goes_on_after_a_minute_where_the_clouds_answer_without_a_time(
+    machine: MachineClock, clock: SteppedClock
+) -> None:
+    guarded = GuardedClock(machine, confirm_s=CONFIRM_S)
+    guarded.note_date("vast", None, 0.1)
+    assert approved_now(guarded) is None
     clock.advance(CONFIRM_S)
     assert (approved_now(guarded), clock_problem(guarded)) == (clock.now(), "")
 
@@ -239,6 +254,20 @@ async def test_no_time_is_bought_while_the_clock_is_wrong(w: World) -> None:
     assert (refused.ok, refused.code) == (False, "clock_wrong")
     w.machine.off = timedelta()
     assert (await w.decide(str(more.data["request_id"]))).ok
+
+
+async def test_a_start_a_year_ahead_without_any_cloud_books_and_ends_nothing(w: World) -> None:
+    """The machine has neither network nor the right time, and its process starts again."""
+    running = await w.running(candidates=("vast",))
+    before = [one.key for one in (await w.books()).entries]
+    w.machine.off = timedelta(days=365)
+    w.ctx = replace(w.ctx, clock=GuardedClock(w.machine, confirm_s=CONFIRM_S))
+    w.clock.advance(600)
+    assert await metering.accrue_due(w.ctx) == await expiration.deadlines_due(w.ctx) == 0
+    assert await overspend.overspend_due(w.ctx) == await idle_termination.idle_terminations_due(w.ctx) == 0
+    assert [one.key for one in (await w.books()).entries] == before
+    assert await state(w, running) is SessionState.RUNNING
+    w.machine.off = timedelta()
 
 
 async def test_completed_hours_are_booked_when_the_clock_is_trusted_again(w: World) -> None:
