@@ -148,7 +148,8 @@ class GuardedClock:
     def is_confirmed(self) -> bool:
         """Whether the clouds have shown their time since the start, or answer for long without showing one.
 
-        No length of silence confirms it: a machine that starts without a network often has no right time either.
+        That none answers for long does not confirm it: a machine that starts without a network often has no right
+        time either.
         """
         waited = self._base.monotonic() >= self._wait_until_s
         return self._confirmed or (self._may_do_without and not self._clouds and waited)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import cast
@@ -14,8 +13,8 @@ from bot.services.billing import metering, true_up
 from bot.services.instances import adoption, reconcile, unreachable_accounts
 from bot.services.instances.adoption import Adopt
 from bot.services.notifications.clock_check import clock_check_due
-from bot.services.runtime.clock_guard import CONFIRM_S, GuardedClock, approved_now, clock_problem, shared_now
-from bot.services.sessions import expiration, idle_termination, overspend, retained_disks
+from bot.services.runtime.clock_guard import GuardedClock, approved_now, clock_problem, shared_now
+from bot.services.sessions import idle_termination, overspend, retained_disks
 from ledger.engine.db import Database
 from ledger.kernel.grant import Grant
 from ledger.kernel.states import InstanceState, OrphanState, RequestState, SessionState
@@ -104,48 +103,6 @@ def test_an_answer_that_took_long_shows_nothing(guarded: GuardedClock) -> None:
     guarded.note_date("vast", START - HOUR, 31.0)
     guarded.note_database(START - HOUR, 31.0)
     assert (clock_problem(guarded), shared_now(guarded)) == ("", START)
-
-
-def test_a_start_with_a_wrong_clock_waits_for_the_clouds(machine: MachineClock, clock: SteppedClock) -> None:
-    machine.off = 3 * HOUR
-    guarded = GuardedClock(machine, confirm_s=CONFIRM_S)
-    assert approved_now(guarded) is None
-    assert "no cloud has confirmed" in clock_problem(guarded)
-    guarded.note_date("vast", START, 0.1)
-    assert approved_now(guarded) is None, "one cloud may be wrong itself, and others were not asked yet"
-    guarded.note_date("runpod", START, 0.1)
-    assert approved_now(guarded) == clock.now()
-    assert clock_problem(guarded)
-
-
-def test_one_cloud_is_believed_when_no_other_answers(machine: MachineClock, clock: SteppedClock) -> None:
-    machine.off = -3 * HOUR
-    guarded = GuardedClock(machine, confirm_s=CONFIRM_S)
-    guarded.note_date("vast", START, 0.1)
-    clock.advance(CONFIRM_S + 1)
-    assert approved_now(guarded) is None
-    guarded.note_date("vast", clock.now(), 0.1)
-    assert approved_now(guarded) == clock.now()
-
-
-def test_no_length_of_silence_confirms_the_clock_of_a_start(machine: MachineClock, clock: SteppedClock) -> None:
-    machine.off = timedelta(days=365)
-    guarded = GuardedClock(machine, confirm_s=CONFIRM_S)
-    clock.advance(3600)
-    assert approved_now(guarded) is None
-    assert "no cloud has confirmed" in clock_problem(guarded)
-    guarded.note_date("vast", clock.now(), 0.1)
-    assert approved_now(guarded) == clock.now()
-
-
-def test_a_start_goes_on_after_a_minute_where_the_clouds_answer_without_a_time(
-    machine: MachineClock, clock: SteppedClock
-) -> None:
-    guarded = GuardedClock(machine, confirm_s=CONFIRM_S)
-    guarded.note_date("vast", None, 0.1)
-    assert approved_now(guarded) is None
-    clock.advance(CONFIRM_S)
-    assert (approved_now(guarded), clock_problem(guarded)) == (clock.now(), "")
 
 
 @pytest.mark.parametrize(
@@ -254,20 +211,6 @@ async def test_no_time_is_bought_while_the_clock_is_wrong(w: World) -> None:
     assert (refused.ok, refused.code) == (False, "clock_wrong")
     w.machine.off = timedelta()
     assert (await w.decide(str(more.data["request_id"]))).ok
-
-
-async def test_a_start_a_year_ahead_without_any_cloud_books_and_ends_nothing(w: World) -> None:
-    """The machine has neither network nor the right time, and its process starts again."""
-    running = await w.running(candidates=("vast",))
-    before = [one.key for one in (await w.books()).entries]
-    w.machine.off = timedelta(days=365)
-    w.ctx = replace(w.ctx, clock=GuardedClock(w.machine, confirm_s=CONFIRM_S))
-    w.clock.advance(600)
-    assert await metering.accrue_due(w.ctx) == await expiration.deadlines_due(w.ctx) == 0
-    assert await overspend.overspend_due(w.ctx) == await idle_termination.idle_terminations_due(w.ctx) == 0
-    assert [one.key for one in (await w.books()).entries] == before
-    assert await state(w, running) is SessionState.RUNNING
-    w.machine.off = timedelta()
 
 
 async def test_completed_hours_are_booked_when_the_clock_is_trusted_again(w: World) -> None:
