@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from datetime import datetime
+from functools import cache
 from typing import Any
 
 from sqlalchemy import or_, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from ledger.engine.db import insert_for
+from ledger.engine.db import dialect_insert, insert_for
 from ledger.kernel.actor import Actor
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import new_id
 from ledger.kernel.states import NotificationKind, NotificationState
 from ledger.models import Event, Notification
+
+#: What makes a notification the same one: where it is shown, and about what.
+UNIQUE = ("kind", "subject", "destination")
 
 
 def record(
@@ -53,11 +57,9 @@ async def announce_once(
     tx: AsyncSession, at: datetime, kind: NotificationKind, subject: str, *, destination: str, body: dict[str, Any]
 ) -> bool:
     """Make a notification due unless there is one already, here or at another replica. True when it is new."""
-    there = ["kind", "subject", "destination"]
-    insert = _row(tx, at=at, kind=kind, subject=subject, destination=destination, body=body)
-    return (
-        await tx.execute(insert.on_conflict_do_nothing(index_elements=there).returning(Notification.id))
-    ).first() is not None
+    insert = insert_for(tx, Notification.__table__).on_conflict_do_nothing(index_elements=UNIQUE)
+    row = _row(at=at, kind=kind, subject=subject, destination=destination, body=body)
+    return (await tx.execute(insert.returning(Notification.__table__.c.id), row)).first() is not None
 
 
 async def announce(
@@ -74,17 +76,23 @@ async def announce(
     One row per (kind, subject, destination), so announcing again updates the message that people see. A claim that is
     being served keeps its lease: it sends the version it read, and the higher version makes the row due again.
     """
-    insert = _row(tx, at=at, kind=kind, subject=subject, destination=destination, body=body or {})
-    await tx.execute(
-        insert.on_conflict_do_update(
-            index_elements=["kind", "subject", "destination"],
-            set_={
-                "version": Notification.version + 1,
-                "state": NotificationState.PENDING,
-                "due_at": at,
-                "body": insert.excluded.body,
-            },
-        )
+    row = _row(at=at, kind=kind, subject=subject, destination=destination, body=body or {})
+    await tx.execute(_announcing(tx.get_bind().dialect.name), row)
+
+
+@cache
+def _announcing(dialect: str) -> Any:
+    """Build the statement of `announce` for a dialect. Built once, because most that happens is announced."""
+    table = Notification.__table__
+    insert = dialect_insert(dialect, table)
+    return insert.on_conflict_do_update(
+        index_elements=UNIQUE,
+        set_={
+            "version": table.c.version + 1,
+            "state": NotificationState.PENDING,
+            "due_at": insert.excluded.due_at,
+            "body": insert.excluded.body,
+        },
     )
 
 
@@ -99,15 +107,6 @@ async def announce_again(tx: AsyncSession, at: datetime, kinds: Collection[Notif
     await tx.execute(update(Notification).where(*there).values(again))
 
 
-def _row(tx: AsyncSession, *, at: datetime, **values: Any) -> Any:
-    return insert_for(tx, Notification).values(
-        id=new_id("ntf", at),
-        state=NotificationState.PENDING,
-        version=1,
-        sent_version=0,
-        tries=0,
-        error="",
-        created_at=at,
-        due_at=at,
-        **values,
-    )
+def _row(*, at: datetime, **values: Any) -> dict[str, Any]:
+    new = {"version": 1, "sent_version": 0, "tries": 0, "error": "", "created_at": at, "due_at": at}
+    return {"id": new_id("ntf", at), "state": NotificationState.PENDING, **new, **values}

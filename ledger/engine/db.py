@@ -152,8 +152,7 @@ class Database:
 
     def insert(self, model: type[Base] | FromClause) -> Any:
         """Return the dialect's own INSERT, which knows ON CONFLICT. Both dialects spell it alike."""
-        make: Callable[[Any], Any] = sqlite.insert if self.dialect == "sqlite" else postgresql.insert
-        return make(model)
+        return dialect_insert(self.dialect, model)
 
     @property
     def writer(self) -> AsyncEngine:
@@ -209,14 +208,23 @@ def _sqlite_engine(
     @event.listens_for(engine.sync_engine, "begin")
     def _begin(connection: Any) -> None:
         # The driver has no transaction control of its own, so this one is the only BEGIN.
-        connection.exec_driver_sql(begin)
+        if begin == BEGIN_WRITE:
+            connection.exec_driver_sql(begin)
+        else:
+            # A read's BEGIN takes no lock and waits for nothing, and reads are many.
+            connection.connection.driver_connection.raw.execute(begin)
 
     return engine
 
 
 def insert_for(session: AsyncSession, model: type[Base] | FromClause) -> Any:
     """Return the dialect's INSERT for an open session, into a model's rows or, in bulk, into its table."""
-    make: Callable[[Any], Any] = sqlite.insert if session.get_bind().dialect.name == "sqlite" else postgresql.insert
+    return dialect_insert(session.get_bind().dialect.name, model)
+
+
+def dialect_insert(dialect: str, model: type[Base] | FromClause) -> Any:
+    """Return a dialect's own INSERT, which knows ON CONFLICT."""
+    make: Callable[[Any], Any] = sqlite.insert if dialect == "sqlite" else postgresql.insert
     return make(model)
 
 

@@ -6,9 +6,10 @@ from collections import defaultdict
 from collections.abc import Collection, Sequence
 from datetime import datetime
 from decimal import Decimal
+from functools import cache
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, and_, exists, func, select
+from sqlalchemy import ColumnElement, Integer, Select, and_, bindparam, exists, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.kernel.grant import GrantKind
@@ -236,8 +237,18 @@ _OPEN_COLUMNS: tuple[Any, ...] = tuple(getattr(Instance, name) for name in OpenI
 Open = Instance | OpenInstance
 
 
-def _open_at(cloud: str) -> tuple[ColumnElement[bool], ...]:
+def _open_at(cloud: Any) -> tuple[ColumnElement[bool], ...]:
     return Instance.cloud == cloud, Instance.state.in_(OPEN_INSTANCE - {InstanceState.READY})
+
+
+@cache
+def _open_and_orphans() -> Select[Any]:
+    """Build the statement of `open_instances`. Built once, because every look at a cloud begins with it."""
+    cloud = bindparam("cloud")
+    orphans = exists().where(Orphan.cloud == cloud, Orphan.state != OrphanState.GONE)
+    one = select(orphans.label("orphans")).subquery()
+    query = select(Instance, one.c.orphans).select_from(one.outerjoin(Instance, and_(*_open_at(cloud))))
+    return query.limit(bindparam("most", type_=Integer))
 
 
 async def open_instances(tx: AsyncSession, cloud: str, few: int) -> tuple[Sequence[Open], bool]:
@@ -246,10 +257,7 @@ async def open_instances(tx: AsyncSession, cloud: str, few: int) -> tuple[Sequen
     And whether an orphan is open there, in the same statement, also where no instance is. More than
     `few` are returned as columns: a whole fleet is read each minute, and nearly nothing of it has changed.
     """
-    orphans = exists().where(Orphan.cloud == cloud, Orphan.state != OrphanState.GONE)
-    one = select(orphans.label("orphans")).subquery()
-    query = select(Instance, one.c.orphans).select_from(one.outerjoin(Instance, and_(*_open_at(cloud))))
-    rows = (await tx.execute(query.limit(few + 1))).all()
+    rows = (await tx.execute(_open_and_orphans(), {"cloud": cloud, "most": few + 1})).all()
     is_orphan, found = bool(rows[0].orphans), [row.Instance for row in rows if row.Instance is not None]
     if len(found) <= few:
         return found, is_orphan

@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from functools import cache
 from typing import Any
 
 from providers.gpus import table
@@ -176,7 +177,7 @@ class RunPodMarket:
             return {}
         found = {}
         for name, _, weight in DATA_CENTERS:
-            draw = self._draw(gpu.id, name) * weight * gpu.supply / 3
+            draw = _draw(self.seed, gpu.id, name) * weight * gpu.supply / 3
             # A pod is placed on one host, so larger pods find less.
             level = min(gpu.supply, int(draw + 0.4) - (count > 4))
             if level > 0:
@@ -217,16 +218,19 @@ class RunPodMarket:
         return any(limit is not None and count >= limit for limit in limits)
 
     def _home(self, gpu: GpuType) -> str:
-        return DATA_CENTERS[int(self._draw(gpu.id, "home") * len(DATA_CENTERS))][0]
-
-    def _draw(self, *words: str) -> float:
-        """A number in [0, 1) that depends on the seed and the words only, never on the order of calls."""
-        return random.Random(f"{self.seed}/{'/'.join(words)}").random()
+        return DATA_CENTERS[int(_draw(self.seed, gpu.id, "home") * len(DATA_CENTERS))][0]
 
 
 TIERS = ("SECURE", "COMMUNITY")
 
 
+@cache
+def _draw(seed: int, *words: str) -> float:
+    """A number in [0, 1) that depends on the seed and the words only, never on the order of calls."""
+    return random.Random(f"{seed}/{'/'.join(words)}").random()
+
+
+@cache
 def cuda_key(version: str) -> tuple[int, ...]:
     """A version as numbers, because 12.11 is above 12.2."""
     return tuple(map(int, version.split(".")))

@@ -27,7 +27,7 @@ from ledger.engine.db import Database
 from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.states import RequestState
 from ledger.models import Request, Token
-from ledger.queries.audit import read_books, values_of
+from ledger.queries.audit import Books, read_books, values_of
 from providers.contract import Provider
 from providers.registry import sandboxes
 from providers.sandbox.clock import SandboxTiming
@@ -41,7 +41,7 @@ from tests.scenarios.simulation.bills import REPLACED, differences
 from tests.scenarios.simulation.connection import Connections
 from tests.scenarios.simulation.line import Line, Weather
 from tests.scenarios.simulation.loop import SimulatedClock
-from tests.scenarios.simulation.process import Door, Interrupted, Process
+from tests.scenarios.simulation.process import Door, Interrupted, Process, settled
 from tests.scenarios.simulation.reach import NumberedPorts, NumberedReach
 from tests.scenarios.simulation.swarm import CLOUDS, Profile, draw
 from tests.support.clock import MachineClock
@@ -177,7 +177,8 @@ class Place:
             while self.agenda and self.agenda[0][0] <= self.now:
                 await heapq.heappop(self.agenda)[2]()
             await self._turns()
-            await asyncio.gather(*(self.clouds[name].tick() for name in self.profile.clouds))
+            for name in self.profile.clouds:
+                await self.clouds[name].tick()
             following = [until, self.now + JUMP]
             following += [self.now + one.life.wait() for one in self.processes if one.works]
             following += [self.agenda[0][0]] if self.agenda else []
@@ -221,7 +222,7 @@ class Place:
         for one in self.processes:
             if one.works and (one.turn is None or one.turn.done()):
                 one.turn = one.start(one.life.turn())
-        await asyncio.gather(*(one.settled(one.turn) for one in self.processes if one.works and one.turn is not None))
+        await settled({one: one.turn for one in self.processes if one.works and one.turn is not None})
         for one in [one for one in self.processes if one.is_dead]:
             await self._bury(one)
         for one in self.processes:
@@ -267,31 +268,34 @@ class Place:
         """Whether it is about an instance that nobody could see: its return is noticed later, and judged at the end."""
         return one.rule == CLOSED and any(ref in str(one) for ref in self.hidden)
 
-    async def bill_differences(self) -> list[str]:
+    def bill_differences(self, books: Books) -> list[str]:
         """The instances whose bill is not what the ledger says; bills must be settled."""
-        books = await read_books(self.ledger)
         instances = [one for cloud in self.clouds.values() for one in cloud.instances()]
         return list(differences(self.processes[0].life.ctx, books, instances))
 
-    async def broken_promises(self) -> list[str]:
+    def broken_promises(self, books: Books) -> list[str]:
         """What the whole history must show, and does not."""
         instances = [one for cloud in self.clouds.values() for one in cloud.instances()]
         may = {Actor(ActorKind.SLACK, name, "T1").ref for name in APPROVERS}
-        return list(promises.broken(await read_books(self.ledger), instances, self.providers, may))
+        return list(promises.broken(books, instances, self.providers, may))
 
-    async def journal(self) -> list[str]:
-        """Everything that the ledger says has happened, a line each."""
-        events = (await read_books(self.ledger)).events
-        return [
-            f"{one.at:%d %H:%M:%S.%f} {one.kind} {one.subject} {one.before}>{one.after} {one.actor}: {one.reason}"
-            for one in events
-        ]
+    async def books(self) -> Books:
+        """Everything that the ledger says now."""
+        return await read_books(self.ledger)
 
-    async def digest(self) -> str:
-        """One number for the whole history: the journal, the entries and the instances of the ledger."""
-        books = await read_books(self.ledger)
-        lines = [repr(sorted(values_of(row).items())) for row in (*books.events, *books.entries, *books.instances)]
-        return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
+
+def journal(books: Books) -> list[str]:
+    """Everything that the ledger says has happened, a line each."""
+    return [
+        f"{one.at:%d %H:%M:%S.%f} {one.kind} {one.subject} {one.before}>{one.after} {one.actor}: {one.reason}"
+        for one in books.events
+    ]
+
+
+def digest(books: Books) -> str:
+    """One number for the whole history: the journal, the entries and the instances of the ledger."""
+    lines = [repr(sorted(values_of(row).items())) for row in (*books.events, *books.entries, *books.instances)]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 
 
 @asynccontextmanager

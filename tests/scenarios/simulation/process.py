@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from contextvars import copy_context
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -43,7 +43,8 @@ class Process:
     _aim: str = ""
     _pauses: bool = False
     _held: list[asyncio.Future[None]] | None = None
-    _stopped: asyncio.Event = field(default_factory=asyncio.Event)
+    #: Done while it stands still or is dead.
+    _stopped: asyncio.Future[None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
     #: The turn of its jobs that is under way.
     turn: asyncio.Task[Any] | None = None
 
@@ -78,7 +79,8 @@ class Process:
     def resume(self) -> None:
         """Let it go on where it stopped."""
         held, self._held = self._held or [], None
-        self._stopped.clear()
+        if self._stopped.done() and not self.is_dead:
+            self._stopped = asyncio.get_running_loop().create_future()
         for one in held:
             if not one.done():
                 one.set_result(None)
@@ -112,7 +114,7 @@ class Process:
         if self._pauses:
             if not self.is_writing():
                 self._countdown, self._held = None, []
-                self._stopped.set()
+                self._stop()
             return
         self._countdown = None
         self.cut()
@@ -123,7 +125,7 @@ class Process:
         self.is_dead, self._held = True, None
         self.connections.cut()
         self.switch.app = None
-        self._stopped.set()
+        self._stop()
 
     def start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Let it do something."""
@@ -131,17 +133,18 @@ class Process:
         context.run(STEPPER.set, self)
         return asyncio.get_running_loop().create_task(work, context=context)
 
-    async def settled(self, task: asyncio.Task[Any]) -> None:
-        """Wait until the task is done, or the process stands still or is dead."""
-        while not task.done() and not self._stopped.is_set():
-            stop = asyncio.get_running_loop().create_task(self._stopped.wait())
-            await asyncio.wait({task, stop}, return_when=asyncio.FIRST_COMPLETED)
-            stop.cancel()
+    def _stop(self) -> None:
+        if not self._stopped.done():
+            self._stopped.set_result(None)
+
+    def ends(self, task: asyncio.Task[Any]) -> list[asyncio.Future[Any]]:
+        """What is to be waited for: the task, or that the process stands still or is dead. Nothing if it is so now."""
+        return [] if task.done() or self._stopped.done() else [task, self._stopped]
 
     async def do(self, work: Coroutine[Any, Any, T]) -> T:
         """Do it and return what came of it. `Interrupted` when nobody will ever know."""
         task = self.start(work)
-        await self.settled(task)
+        await settled({self: task})
         if self.is_dead or not task.done():
             raise Interrupted
         return task.result()
@@ -164,6 +167,12 @@ class Process:
     def forget_done(self) -> None:
         """Keep only the tasks that go on."""
         self._tasks = {task: None for task in self._tasks if not task.done()}
+
+
+async def settled(tasks: Mapping[Process, asyncio.Task[Any]]) -> None:
+    """Wait until each process has done its task, or stands still or is dead."""
+    while waits := [end for process, task in tasks.items() for end in process.ends(task)]:
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
 
 
 class Door(Board):
