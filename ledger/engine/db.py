@@ -26,7 +26,7 @@ from sqlalchemy.sql import FromClause
 from sqlalchemy.util import LRUCache
 
 from ledger.engine.sqlite_driver import BEGIN_WRITE, Connection
-from ledger.engine.sqlite_writer import SharedWriter
+from ledger.engine.sqlite_writer import SharedWriter, closing_in_place
 from ledger.kernel.network_guard import transaction_open
 from ledger.models import Base
 
@@ -128,8 +128,9 @@ class Database:
     @asynccontextmanager
     async def read(self) -> AsyncIterator[AsyncSession]:
         """Open a session that reads one consistent state and commits nothing."""
+        session = self._read_session()
         with transaction_open():
-            async with self._read_session() as session:
+            async with session if self._shared is None else closing_in_place(session):
                 yield session
 
     @asynccontextmanager

@@ -23,6 +23,19 @@ GROUP_MAX = 8
 URGENT, ORDINARY = 0, 1
 
 
+@asynccontextmanager
+async def closing_in_place(session: AsyncSession) -> AsyncIterator[AsyncSession]:
+    """Close a session of SQLite at the end of the block.
+
+    Its own context manager closes it in a task of its own, because a cancelled task must not stop while a server is
+    awaited. Nothing is awaited here: undoing a transaction and giving its connection back are done in place.
+    """
+    try:
+        yield session
+    finally:
+        await session.close()
+
+
 @dataclass(slots=True)
 class _Group:
     """Hold one SQLite transaction and the blocks in it that wait for its commit."""
@@ -58,7 +71,7 @@ class SharedWriter:
                 expire_on_commit=False,
                 info={"writes": True},
             )
-            async with session, session.begin():
+            async with closing_in_place(session), session.begin():
                 yield session
             group.size += 1
         except BaseException:

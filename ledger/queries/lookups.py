@@ -244,7 +244,7 @@ def _open_at(cloud: Any) -> tuple[ColumnElement[bool], ...]:
 @cache
 def _open_and_orphans() -> Select[Any]:
     """Build the statement of `open_instances`. Built once, because every look at a cloud begins with it."""
-    cloud = bindparam("cloud")
+    cloud: ColumnElement[Any] = bindparam("cloud")
     orphans = exists().where(Orphan.cloud == cloud, Orphan.state != OrphanState.GONE)
     one = select(orphans.label("orphans")).subquery()
     query = select(Instance, one.c.orphans).select_from(one.outerjoin(Instance, and_(*_open_at(cloud))))

@@ -10,20 +10,26 @@ from sqlalchemy import text
 
 from ledger.engine.db import Database
 
-#: The earliest due row of each kind and state, and at which clouds something may be. What is over is not looked at, so
+#: The earliest row of each kind and state that is due and free, and at which clouds something may be. What is over is not looked at, so
 #: that the last day of a month costs no more than its first.
 QUERY = """
-SELECT 'Request', state, min(due_at) FROM requests {by_due} GROUP BY state
-UNION ALL SELECT 'Instance', state, min(due_at) FROM instances {by_due} GROUP BY state
-UNION ALL SELECT 'Session', state, min(due_at) FROM sessions {by_due} GROUP BY state
-UNION ALL SELECT 'Notification', state, min(due_at) FROM notifications {by_due} GROUP BY state
+SELECT 'Request', state, min({free_at}) FROM requests {by_due} GROUP BY state
+UNION ALL SELECT 'Instance', state, min({free_at}) FROM instances {by_due} GROUP BY state
+UNION ALL SELECT 'Session', state, min({free_at}) FROM sessions {by_due} GROUP BY state
+UNION ALL SELECT 'Notification', state, min({free_at}) FROM notifications {by_due} GROUP BY state
 UNION ALL SELECT 'held', cloud, min(created_at) FROM instances {only_open} GROUP BY cloud
 UNION ALL SELECT 'held', cloud, min(first_seen_at) FROM orphans WHERE ended_at IS NULL GROUP BY cloud
 """
 _OPEN = "WHERE state IN ('live', 'ready', 'sending', 'stopped', 'terminating', 'unknown')"
 #: SQLite is told which index to take; its own choice reads whole tables.
-ON_SQLITE = QUERY.format(by_due="WHERE due_at > ''", only_open=f"INDEXED BY uq_instances_open_grant {_OPEN}")
-ON_POSTGRES = QUERY.format(by_due="WHERE due_at IS NOT NULL", only_open=_OPEN)
+ON_SQLITE = QUERY.format(
+    by_due="WHERE due_at > ''",
+    free_at="max(due_at, coalesce(claim_until, due_at))",
+    only_open=f"INDEXED BY uq_instances_open_grant {_OPEN}",
+)
+ON_POSTGRES = QUERY.format(
+    by_due="WHERE due_at IS NOT NULL", free_at="greatest(due_at, claim_until)", only_open=_OPEN
+)
 
 #: By kind and state, or by "held" and cloud.
 Due = dict[tuple[str, str], datetime]

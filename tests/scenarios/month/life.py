@@ -123,14 +123,15 @@ class Life:
         return min([*waits, *(at - now for at in self._seen.values())], default=timedelta())
 
     async def turn(self) -> None:
-        """Run what is due now, and what that makes due at once."""
+        """Run what is due now, and what that makes due at once. What did nothing has another try at the next turn."""
+        idle: set[str] = set()
         for _ in range(8):
-            names = await self._wanted()
+            names = await self._wanted() - idle
             if not names:
                 return
             for job in self.table:
-                if job.name in names:
-                    await self._run(job)
+                if job.name in names and not await self._run(job):
+                    idle.add(job.name)
 
     async def _wanted(self) -> set[str]:
         now, at_s = self.clock.now(), self.clock.monotonic()
@@ -155,13 +156,14 @@ class Life:
         is_idle = name.removeprefix("watch-") not in self._held and next_s - looked_s > 30
         return max(next_s, looked_s + IDLE_S) if is_idle else next_s
 
-    async def _run(self, job: ScheduledJob) -> None:
+    async def _run(self, job: ScheduledJob) -> int:
         if job.name in self.pace_s:
             self.next_s[job.name] = self.clock.monotonic() + self.pace_s[job.name]
         done = await job.run()
         count = self.ran.setdefault(job.name, [0, 0])
         count[0] += 1
         count[1] += done
+        return done
 
     async def _due(self) -> dict[str, datetime]:
         found = await self.rows.look()

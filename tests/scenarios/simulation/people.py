@@ -50,10 +50,10 @@ class People:
         """Put the day of these people on the agenda."""
         random = self.place.random
         for _ in range(random.choice((3, 4, 4, 5))):
-            self.place.after(random.uniform(0, 1800), self.ask)
+            self.place.after(random.uniform(0, 1200), self.ask)
         for _ in range(random.randint(2, 6)):
-            self.place.after(random.uniform(300, 4500), self.do_something)
-        for at_s in range(60, 5400, 180):
+            self.place.after(random.uniform(300, 3600), self.do_something)
+        for at_s in range(60, 4200, 180):
             self.place.after(at_s + random.uniform(0, 120), self.look)
 
     async def ask(self) -> None:
@@ -62,7 +62,7 @@ class People:
         self.asked += 1
         key, owner = f"ask-{self.asked}", person(random.choice(OWNERS))
         clouds = tuple(random.sample(self.place.profile.clouds, random.randint(1, len(self.place.profile.clouds))))
-        job: dict[str, Any] = {"candidates": clouds, "hours": Decimal(random.choice(("0.5", "0.5", "1", "1.5")))}
+        job: dict[str, Any] = {"candidates": clouds, "hours": Decimal(random.choice(("0.25", "0.5", "0.5", "1")))}
         if random.random() < 0.2:
             job |= {"wait": True, "max_price_usd_h": random.choice((DEAR, CHEAP)), "wait_until": "60m"}
         for _ in range(3):

@@ -25,7 +25,7 @@ from tests.scenarios.simulation.people import People
 from tests.scenarios.simulation.place import Place, digest, journal, place
 from tests.support.databases import copy_sqlite
 
-TROUBLE_S, REST_S, REST_STEP_S = 5400.0, 16_200.0, 1800.0
+TROUBLE_S, REST_S, REST_STEP_S = 4200.0, 16_200.0, 1800.0
 #: So long before the end of the trouble a process is killed that no other kill has met.
 LAST_KILL_S = 900.0
 #: The invariants are read whole, so they are checked at every so many steps, and after a crash.
