@@ -10,8 +10,8 @@ from sqlalchemy import text
 
 from ledger.engine.db import Database
 
-#: The earliest row of each kind and state that is due and free, and at which clouds something may be. What is over is not looked at, so
-#: that the last day of a month costs no more than its first.
+#: The earliest row of each kind and state that is due and free, and at which clouds something may be. What is over is
+#: not looked at, so that the last day of a month costs no more than its first.
 QUERY = """
 SELECT 'Request', state, min({free_at}) FROM requests {by_due} GROUP BY state
 UNION ALL SELECT 'Instance', state, min({free_at}) FROM instances {by_due} GROUP BY state
@@ -27,9 +27,7 @@ ON_SQLITE = QUERY.format(
     free_at="max(due_at, coalesce(claim_until, due_at))",
     only_open=f"INDEXED BY uq_instances_open_grant {_OPEN}",
 )
-ON_POSTGRES = QUERY.format(
-    by_due="WHERE due_at IS NOT NULL", free_at="greatest(due_at, claim_until)", only_open=_OPEN
-)
+ON_POSTGRES = QUERY.format(by_due="WHERE due_at IS NOT NULL", free_at="greatest(due_at, claim_until)", only_open=_OPEN)
 
 #: By kind and state, or by "held" and cloud.
 Due = dict[tuple[str, str], datetime]

@@ -126,7 +126,7 @@ class Life:
         """Run what is due now, and what that makes due at once. What did nothing has another try at the next turn."""
         idle: set[str] = set()
         for _ in range(8):
-            names = await self._wanted() - idle
+            names = await self._wanted() - (idle - ON_CALL)
             if not names:
                 return
             for job in self.table:
