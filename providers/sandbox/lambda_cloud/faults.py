@@ -26,7 +26,7 @@ GROUPS = ("search", "create", "get", "list", "destroy", "restart", "keys", "audi
 DISTURBANCES: Mapping[str, str] = {
     "unhealthy": "the instance fails its health checks; billing goes on",
     "healthy": "it passes them again",
-    "preempted": "the instance is preempted; nothing is billed any more",
+    "preempted": "the instance is preempted for good; nothing is billed any more",
     "vanish": "the instance is gone without anybody's asking",
     "shutdown": "somebody shuts the system down from inside: no SSH, and billing goes on",
     "account_inactive": "the account is put on hold: launches are refused (the instance does not matter)",

@@ -103,7 +103,7 @@ class LambdaSandbox(ApiSandbox[LambdaAccount]):
         elif what == "preempted":
             machine.phases.plan(self.now, (0.0, "preempted"))
             machine.meter.stop_all(self.now)
-        else:
+        elif machine.status(self.now) != "preempted":
             machine.phases.plan(self.now, (0.0, "active" if what == "healthy" else "unhealthy"))
 
     # ── the API ──────────────────────────────────────────────────────────────────────────────────

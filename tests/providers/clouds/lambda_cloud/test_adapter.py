@@ -127,15 +127,22 @@ async def test_there_is_no_address_while_it_boots(cloud: Served) -> None:
 
 
 @pytest.mark.parametrize(
-    ("what", "status"), [("unhealthy", InstanceStatus.OFFLINE), ("preempted", InstanceStatus.ERROR)]
+    ("what", "status", "after"),
+    [
+        ("unhealthy", InstanceStatus.OFFLINE, InstanceStatus.RUNNING),
+        ("preempted", InstanceStatus.ERROR, InstanceStatus.ERROR),
+    ],
 )
-async def test_what_happens_to_an_instance_is_seen(cloud: Served, what: str, status: InstanceStatus) -> None:
+async def test_what_happens_to_an_instance_is_seen(
+    cloud: Served, what: str, status: InstanceStatus, after: InstanceStatus
+) -> None:
+    """One that was preempted is billed no more, so it never works again."""
     running = await cloud.running()
     cloud.sandbox.disturb(running.ref, what)
 
     assert (await cloud.seen(running.ref)).status is status
     cloud.sandbox.disturb(running.ref, "healthy")
-    assert (await cloud.seen(running.ref)).status is InstanceStatus.RUNNING
+    assert (await cloud.seen(running.ref)).status is after
 
 
 async def test_a_shutdown_inside_is_billed_on(cloud: Served) -> None:
