@@ -1,0 +1,74 @@
+"""An end that nothing dates: the most that it can have cost counts until the instance had ended for certain."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import pytest
+
+from bot.services.instances import termination
+from ledger.kernel.states import InstanceState
+from providers.contract import Provider
+from providers.errors import Unavailable
+from tests.services.instances.test_lost import Hiding, in_use, known, later, lose, only
+from tests.support.proxy_provider import InFront
+from tests.support.world import World
+
+
+class LateOrder(InFront):
+    """A cloud that gets its first order to end after its caller's time is over.
+
+    With `retried` it gets it in the second call, which repeats it, and whose last answer is that there is no such
+    machine.
+    """
+
+    retried, calls = False, 0
+
+    async def terminate(self, ref: str) -> bool:
+        self.calls += 1
+        if self.retried and self.calls > 1:
+            await self.inner.terminate(ref)
+            return False
+        raise Unavailable(self.inner.name, "no reply")
+
+
+@pytest.mark.parametrize("retried", [False, True])
+async def test_an_end_that_no_reply_dates_may_have_been_at_any_time_until_it_was_known(
+    bare: World, retried: bool
+) -> None:
+    w = bare
+    request_id = await in_use(w, "lambda")
+    row = await only(w)
+    w.wrap("lambda", lambda inner: cast("Provider", LateOrder(inner)))
+    late = cast("LateOrder", w.ctx.providers["lambda"])
+    late.retried = retried
+    await w.end(request_id)
+    await termination.terminate_due(w.ctx)
+    called_at = w.clock.now()
+    w.clock.advance(300)
+    if not retried:
+        await late.inner.terminate(str(row.ref))
+    await termination.terminate_due(w.ctx)
+    for _ in range(4):
+        await later(w, 40, "lambda")
+    row = await only(w)
+    assert row.state is InstanceState.GONE
+    assert row.terminate_acked_at == (called_at if retried else None)
+    low_usd, high_usd = known(w, row)
+    assert low_usd < w.bill() <= high_usd
+
+
+async def test_the_first_look_that_lacked_a_lost_machine_may_have_been_wrong(bare: World) -> None:
+    w = bare
+    await in_use(w)
+    row = await only(w)
+    w.wrap("vast", lambda inner: cast("Provider", Hiding(inner)))
+    await later(w, 30)
+    w.clock.advance(25)
+    lose(w, row)
+    for _ in range(4):
+        await later(w, 30)
+    row = await only(w)
+    assert (row.state, row.absent_at[0]) == (InstanceState.GONE, row.ended_at and row.ended_at.isoformat())
+    low_usd, high_usd = known(w, row)
+    assert low_usd < w.bill() <= high_usd
