@@ -270,6 +270,12 @@ async def open_instances_of(tx: AsyncSession, cloud: str, instance_ids: Collecti
     return list(await tx.scalars(select(Instance).where(*_open_at(cloud), Instance.id.in_(instance_ids))))
 
 
+async def undecided_creates(tx: AsyncSession) -> list[Instance]:
+    """Return the creates at every cloud that were sent and have no outcome yet."""
+    undecided = Instance.state.in_((InstanceState.SENDING, InstanceState.UNKNOWN))
+    return list(await tx.scalars(select(Instance).where(undecided).order_by(Instance.id)))
+
+
 async def instances_by_label(tx: AsyncSession, labels: Collection[str]) -> dict[str, Instance]:
     """Return instance rows of any state by their machine label."""
     if not labels:

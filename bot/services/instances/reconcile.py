@@ -26,6 +26,7 @@ from bot.services.instances.orphans import note_orphans
 from bot.services.instances.power import follow
 from bot.services.instances.readiness import boot
 from bot.services.instances.transitions import adopt, check_rate, gone
+from bot.services.instances.unknown_outcome import announce_in_doubt
 from bot.services.nodes.token_exchange import note_reported_restarts
 from bot.services.notifications.paging import alone, page
 from bot.services.notifications.request_message import show_again
@@ -66,6 +67,7 @@ class Pass:
 async def observe(ctx: Context, cloud: str) -> Pass:
     """Run one reconcile pass over a cloud. A failed listing proves nothing and changes nothing."""
     provider = ctx.providers[cloud]
+    await announce_in_doubt(ctx)
     try:
         listing = await provider.list()
     except ProviderError as error:

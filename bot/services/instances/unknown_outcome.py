@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from datetime import datetime, timedelta
 
 from bot.services.grants import reopen
 from bot.services.instances.transitions import adopt, settle
-from bot.services.notifications.paging import alone, page, page_in
+from bot.services.notifications.paging import OPERATORS, alone, page, page_in
 from bot.services.runtime.clock_guard import clock_problem
 from bot.services.runtime.context import Context
-from ledger.core import Claim, StaleMove, Tx, claim, move, release
+from ledger.core import Claim, StaleMove, Tx, claim, move, notification_of, release
 from ledger.kernel.actor import SYSTEM
-from ledger.kernel.states import InstanceState, SessionState
+from ledger.kernel.states import InstanceState, NotificationKind, SessionState
 from ledger.models import Instance, Session
+from ledger.queries.lookups import undecided_creates
 from providers.capabilities import Capabilities
 from providers.contract import NotSeen, Provider
 from providers.errors import OutcomeUnknown, ProviderError
 
 BATCH = 8
 UNCLEAR = "The cloud's reply to the launch was lost, so it is unknown whether an instance exists."
+IN_DOUBT = "While the clock is in doubt, the launch is not given up. GPU Shopper keeps trying."
 
 log = logging.getLogger(__name__)
 
@@ -52,22 +55,26 @@ async def _resolve(ctx: Context, held: Claim) -> None:
         now = ctx.clock.now()
         async with ctx.db.write() as tx:
             await release(tx, Instance, held, due_at=now + again)
+            # By a clock in doubt, too: a message spends and ends nothing, and doubt may last as long as an outage.
             if _patience_over(ctx, provider, instance, now):
                 sentence = f"{UNCLEAR} Searching for it failed, too: {error.message}. GPU Shopper keeps trying."
                 await page_in(ctx, tx, instance.id, f"{instance.name}: {sentence}", now)
         ctx.hints.outbox.set()
         return
-    now = ctx.clock.now()
+    now, doubt = ctx.clock.now(), clock_problem(ctx.clock)
     try:
         async with ctx.db.write() as tx:
             if not isinstance(found, NotSeen) and found:
                 # Further finds are duplicates; the reconcile pass finds them by the same label and ends them.
                 await adopt(ctx, tx, instance.id, found[0], now)
-            elif _patience_over(ctx, provider, instance, found.at if isinstance(found, NotSeen) else now):
+            elif not _patience_over(ctx, provider, instance, found.at if isinstance(found, NotSeen) else now):
                 # The search itself must be that late: this process may have stood still since.
-                await give_up(ctx, tx, instance, now)
-            else:
                 await release(tx, Instance, held, due_at=now + again)
+            elif doubt:
+                await release(tx, Instance, held, due_at=now + again)
+                await page_in(ctx, tx, instance.id, f"{instance.name}: {UNCLEAR} {IN_DOUBT}", now)
+            else:
+                await give_up(ctx, tx, instance, now)
     except StaleMove:
         log.info("instance %s was moved by somebody else", instance.id)
     ctx.hints.outbox.set()
@@ -76,12 +83,37 @@ async def _resolve(ctx: Context, held: Claim) -> None:
 
 
 def _patience_over(ctx: Context, provider: Provider, instance: Instance, now: datetime) -> bool:
-    """Whether a create with an unknown outcome was searched for as long as its cloud's W says, by a trusted clock."""
-    if clock_problem(ctx.clock):
-        return False
+    """Whether a create with an unknown outcome was searched for as long as its cloud's W says."""
     again = timedelta(seconds=ctx.timing.label_search_s)
     patience = max(quarantine(provider.capabilities, floor_s=ctx.timing.quarantine_floor_s), again)
     return now - (instance.sent_at or instance.created_at) >= patience
+
+
+async def announce_in_doubt(ctx: Context) -> None:
+    """Page the operators about creates that stay without an outcome while this process's clock is in doubt.
+
+    A machine that starts with an earlier time finds none of them due, and takes over none whose sender died. So
+    reconcile passes call this, and how long each create was seen is measured in monotonic seconds.
+    """
+    seen = ctx.undecided_since_s
+    if not clock_problem(ctx.clock):
+        seen.clear()
+        return
+    async with ctx.db.read() as tx:
+        rows = await undecided_creates(tx)
+    at_s = ctx.clock.monotonic()
+    since_s = {row.id: seen.get(row.id, at_s) for row in rows}
+    seen.clear()
+    seen.update(since_s)
+    for row in rows:
+        if at_s - seen[row.id] < ctx.timing.quarantine_floor_s:
+            continue
+        seen[row.id] = math.inf  # Once per process is enough.
+        async with ctx.db.write() as tx:
+            if await notification_of(tx, NotificationKind.OPERATOR_PAGE, row.id, OPERATORS) is None:
+                sentence = f"{row.name}: It is unknown whether its launch made an instance. {IN_DOUBT}"
+                await page_in(ctx, tx, row.id, sentence, ctx.clock.now())
+        ctx.hints.outbox.set()
 
 
 async def give_up(ctx: Context, tx: Tx, instance: Instance, now: datetime) -> None:

@@ -18,6 +18,8 @@ LOOK_S = 5.0
 #: What is due or claimed for longer than this was put off by a wrong clock: no pause and no lease is so long. Where
 #: a setting makes one longer, a process that starts looks once too often.
 LONGEST_PAUSE = timedelta(minutes=15)
+#: A start that no cloud has confirmed for so many seconds is paged: no approved end comes until then.
+UNCONFIRMED_S = 300.0
 
 log = logging.getLogger(__name__)
 
@@ -25,7 +27,8 @@ log = logging.getLogger(__name__)
 async def clock_check_due(ctx: Context) -> int:
     """Read the database's time, and page when a doubt about the clock begins. Return how many messages were written.
 
-    The message is updated when the clocks agree again. A start that no cloud has confirmed yet is no reason to page.
+    The message is updated when the clocks agree again. A start that no cloud has confirmed yet is a reason to page
+    after some minutes only.
     """
     clock = ctx.clock
     if not isinstance(clock, GuardedClock):
@@ -40,13 +43,22 @@ async def clock_check_due(ctx: Context) -> int:
     if (clock.was_in_doubt and not doubt) or (doubt and clock.is_corrected and not clock.was_corrected):
         await _bring_forward(ctx, clock.now())
     clock.was_in_doubt, clock.was_corrected = bool(doubt), clock.is_corrected
-    if bool(doubt) == bool(clock.paged_as) or (doubt and not clock.is_confirmed):
+    unconfirmed = bool(doubt) and not clock.is_confirmed
+    if unconfirmed and (clock.unconfirmed_s < UNCONFIRMED_S or not ctx.providers):
+        return 0
+    if bool(doubt) == bool(clock.paged_as) and unconfirmed == clock.paged_unconfirmed:
         return 0
     now, host = clock.now(), platform.node()
     # A doubt that comes and goes is one message an hour.
     subject = clock.paged_as or f"clock/{host}/{now:%Y-%m-%dT%H}"
     sentence = f"The clock of {host} is right again."
-    if doubt:
+    if unconfirmed:
+        sentence = (
+            f"Since GPU Shopper started on {host}, no cloud has shown it the time. Until one does, nothing is bought, "
+            "nothing ends, also not when its approved time is over, and no cost is booked. Check the network of that "
+            "machine, and the clouds' own consoles."
+        )
+    elif doubt:
         sentence = (
             f"The clock of {host} seems wrong: {doubt}. Until the clocks agree, nothing is bought, only people and "
             "approved ends end anything, and no final cost is booked. Check the time service of that machine."
@@ -54,7 +66,7 @@ async def clock_check_due(ctx: Context) -> int:
     async with ctx.db.write() as tx:
         kind = NotificationKind.OPERATOR_PAGE
         await announce(tx, now, kind, subject, destination=OPERATORS, body={"text": sentence})
-    clock.paged_as = subject if doubt else ""
+    clock.paged_as, clock.paged_unconfirmed = subject if doubt else "", unconfirmed
     ctx.hints.outbox.set()
     return 1
 

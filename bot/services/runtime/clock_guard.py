@@ -59,7 +59,8 @@ class GuardedClock:
     def __init__(self, base: Clock, *, confirm_s: float = 0.0) -> None:
         self._base = base
         self._trusted = Reading(base.now(), base.monotonic())
-        self._wait_until_s = self._trusted.at_s + confirm_s
+        self._began_s = self._trusted.at_s
+        self._wait_until_s = self._began_s + confirm_s
         self._confirmed = False
         #: Whether it may do without the clouds' time, because none is to confirm it, or one answered and showed none.
         self._may_do_without = confirm_s <= 0
@@ -69,6 +70,8 @@ class GuardedClock:
         self._database: Reading | None = None
         #: The subject of the message that says that this clock is in doubt; "" while it is trusted.
         self.paged_as = ""
+        #: Whether that message says that no cloud has confirmed it since the start.
+        self.paged_unconfirmed = False
         #: Whether it was in doubt, or corrected, since the last check that trusted it; a process begins with that.
         self.was_in_doubt = True
         #: Whether the clouds had corrected it by then.
@@ -153,6 +156,11 @@ class GuardedClock:
         """
         waited = self._base.monotonic() >= self._wait_until_s
         return self._confirmed or (self._may_do_without and not self._clouds and waited)
+
+    @property
+    def unconfirmed_s(self) -> float:
+        """Return for how many seconds since the start no cloud has confirmed it; 0 once one has."""
+        return 0.0 if self.is_confirmed else self._base.monotonic() - self._began_s
 
     def problem(self) -> str:
         """Say why the clock is not trusted now; "" when it is."""

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from bot.services.notifications.clock_check import clock_check_due
+from bot.services.notifications.clock_check import UNCONFIRMED_S, clock_check_due
 from bot.services.runtime.clock_guard import CONFIRM_S, GuardedClock
 from ledger.core import announce, claim
 from ledger.engine.db import Database
@@ -78,3 +78,48 @@ async def test_a_message_is_sent_when_the_clouds_corrected_the_clock_between_two
         await clock_check_due(w.ctx)
         await w.run(60, 30)
         assert "page/x" in [subject for _, subject, *_ in w.board.shown]
+
+
+async def test_a_start_that_no_cloud_confirms_for_five_minutes_is_paged_once(
+    sqlite_db: Database, clock: SteppedClock
+) -> None:
+    """No approved end comes until then, and nobody else notices that."""
+    async with checked_world(sqlite_db, clock) as w:
+        started = GuardedClock(w.machine, confirm_s=CONFIRM_S)
+        w.ctx = replace(w.ctx, clock=started)
+        clock.advance(UNCONFIRMED_S - 1)
+        assert await clock_check_due(w.ctx) == 0
+        clock.advance(1)
+        assert await clock_check_due(w.ctx) == 1
+        assert await clock_check_due(w.ctx) == 0
+        (page,) = (await w.books()).notifications
+        assert "no cloud has shown it the time" in page.body["text"]
+        started.note_date("vast", clock.now(), 0.1)
+        assert await clock_check_due(w.ctx) == 1
+        (page,) = (await w.books()).notifications
+        assert page.body["text"].endswith("is right again.")
+
+
+async def test_the_page_of_a_start_says_that_the_clock_is_wrong_once_the_clouds_have_shown_it(
+    sqlite_db: Database, clock: SteppedClock
+) -> None:
+    async with checked_world(sqlite_db, clock) as w:
+        w.machine.off = timedelta(hours=1)
+        started = GuardedClock(w.machine, confirm_s=CONFIRM_S)
+        w.ctx = replace(w.ctx, clock=started)
+        clock.advance(UNCONFIRMED_S)
+        assert await clock_check_due(w.ctx) == 1
+        started.note_date("vast", clock.now(), 0.1)
+        assert await clock_check_due(w.ctx) == 1
+        assert await clock_check_due(w.ctx) == 0
+        (page,) = (await w.books()).notifications
+        assert "seems wrong" in page.body["text"]
+        w.machine.off = timedelta()
+
+
+async def test_a_process_without_clouds_has_nothing_to_wait_for(sqlite_db: Database, clock: SteppedClock) -> None:
+    async with checked_world(sqlite_db, clock) as w:
+        w.use({})
+        w.ctx = replace(w.ctx, clock=GuardedClock(w.machine, confirm_s=CONFIRM_S))
+        clock.advance(UNCONFIRMED_S)
+        assert await clock_check_due(w.ctx) == 0
