@@ -67,16 +67,17 @@ class Pass:
 async def observe(ctx: Context, cloud: str) -> Pass:
     """Run one reconcile pass over a cloud. A failed listing proves nothing and changes nothing."""
     provider = ctx.providers[cloud]
-    await announce_in_doubt(ctx)
     try:
         listing = await provider.list()
     except ProviderError as error:
         log.warning("%s could not be listed: %s", cloud, error.code)
+        await announce_in_doubt(ctx)
         # A key may lack the right to list volumes. Asking often would use up the calls that machines need.
         return Pass(0, urgent=provider.capabilities.volume_gb is None, problem=error.message)
     if doubt := clock_problem(ctx.clock):
         # Every step compares times: a boot that takes too long, an absence, an orphan. The listing itself had to be
         # asked for, because the answer shows the cloud's time.
+        await announce_in_doubt(ctx)
         return Pass(len(listing.items), urgent=True, problem=doubt)
     async with ctx.db.read() as tx:
         every, orphans = await open_instances(tx, cloud, FEW)
