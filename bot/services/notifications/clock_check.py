@@ -54,9 +54,8 @@ async def clock_check_due(ctx: Context) -> int:
     sentence = f"The clock of {host} is right again."
     if unconfirmed:
         sentence = (
-            f"Since GPU Shopper started on {host}, no cloud has shown it the time. Until one does, nothing is bought or "
-            "booked there, and no approved end is carried out. Check the network of that machine, and the clouds' "
-            "own consoles."
+            f"Since GPU Shopper started on {host}, no cloud has shown it the time. Until one does, nothing is bought "
+            "or booked there, and no approved end comes. Check the network of that machine, and the clouds' consoles."
         )
     elif doubt:
         sentence = (
