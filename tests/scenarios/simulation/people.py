@@ -28,6 +28,8 @@ REJECTED, CANCELLED = 6, 4
 #: How often the requester and a stranger press a button that is not theirs, before somebody else does.
 FORBIDDEN = 0.15
 STRANGER = "UMALLORY"
+#: While fewer instances were rented than this, one more request is made at each look, from the first time until the last.
+SESSIONS_MIN, ASKED_MAX, FIRST_AGAIN_S, LAST_AGAIN_S = 3, 12, 900.0, 2400.0
 DEAR, CHEAP = Decimal(20), Decimal("0.05")
 
 
@@ -49,11 +51,11 @@ class People:
     def plan(self) -> None:
         """Put the day of these people on the agenda."""
         random = self.place.random
-        for _ in range(random.choice((3, 4, 4, 5))):
-            self.place.after(random.uniform(0, 1200), self.ask)
-        for _ in range(random.randint(2, 6)):
-            self.place.after(random.uniform(300, 3600), self.do_something)
-        for at_s in range(60, 4200, 180):
+        for _ in range(random.choice((2, 3, 3, 4))):
+            self.place.after(random.uniform(0, 900), self.ask)
+        for _ in range(random.randint(2, 5)):
+            self.place.after(random.uniform(300, 3300), self.do_something)
+        for at_s in range(60, 3600, 180):
             self.place.after(at_s + random.uniform(0, 120), self.look)
 
     async def ask(self) -> None:
@@ -74,7 +76,13 @@ class People:
                 return
 
     async def look(self) -> None:
-        """Somebody looks at what waits for a decision: requests, and those for more time or an override."""
+        """Somebody looks at what waits for a decision: requests, and those for more time or an override.
+
+        Where little came of the requests so far, somebody asks once more.
+        """
+        if self.asked < ASKED_MAX and FIRST_AGAIN_S < self.place.elapsed_s < LAST_AGAIN_S:
+            if sum(1 for one in self.place.engine.creates if one.ref) < SESSIONS_MIN:
+                await self.ask()
         waiting = await self.place.requests(*OPEN)
         self.requests += [one.id for one, _ in waiting if one.id not in self.requests]
         for request, tokens in waiting:

@@ -55,7 +55,7 @@ CREDIT_USD = Decimal(100_000)
 #: The longest jump: jobs have a pace, and a killed process holds its claims for minutes.
 JUMP = timedelta(seconds=600)
 #: Quiet clouds are listed less often than in production, which costs most of a seed.
-SWEEP_S = 120.0
+SWEEP_S = 180.0
 #: The invariant that a cloud breaks which hides a running instance from everybody.
 CLOSED = "closed means gone"
 #: What concerns agents, reports and programs runs seldom: there are none. What books and checks runs in the time in
@@ -99,14 +99,23 @@ class Place:
     hidden: set[str] = field(default_factory=set)
     kills: int = 0
     steps: int = 0
+    began_at: datetime = field(init=False)
     _order: Any = field(default_factory=count)
     _made: Any = field(default_factory=count)
     _late: set[asyncio.Task[Any]] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.began_at = self.now
 
     @property
     def now(self) -> datetime:
         """The true time."""
         return self.clock.now()
+
+    @property
+    def elapsed_s(self) -> float:
+        """How long this seed has been played, in simulated seconds."""
+        return (self.now - self.began_at).total_seconds()
 
     def note(self, what: str) -> None:
         """Add a line to the history."""

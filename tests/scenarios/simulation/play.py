@@ -25,9 +25,9 @@ from tests.scenarios.simulation.people import People
 from tests.scenarios.simulation.place import Place, digest, journal, place
 from tests.support.databases import copy_sqlite
 
-TROUBLE_S, REST_S, REST_STEP_S = 4200.0, 16_200.0, 1800.0
-#: So long before the end of the trouble a process is killed that no other kill has met.
-LAST_KILL_S = 900.0
+TROUBLE_S, REST_S, REST_STEP_S = 3600.0, 16_200.0, 1800.0
+#: By then so many processes must have been killed: one is killed at once if there were fewer.
+KILLED_BY_S = {1200.0: 1, 2000.0: 2, 2700.0: 3}
 #: The invariants are read whole, so they are checked at every so many steps, and after a crash.
 CHECKED_EVERY = 60
 #: How often a kill or a pause waits for one of the failpoints: the functions in which a step can be half done.
@@ -125,7 +125,8 @@ def _trouble(here: Place) -> None:
     random, profile = here.random, here.profile
     for _ in range(profile.kills):
         here.after(random.uniform(0, TROUBLE_S), partial(_kill, here))
-    here.after(TROUBLE_S - LAST_KILL_S, partial(_kill_at_least_once, here))
+    for seconds, kills in KILLED_BY_S.items():
+        here.after(seconds, partial(_kill_if_fewer, here, kills))
     for _ in range(profile.pauses):
         here.after(random.uniform(0, TROUBLE_S), partial(_pause, here))
     for _ in range(profile.clock_steps):
@@ -150,11 +151,11 @@ async def _kill(here: Place) -> None:
         process.kill_after(here.random.choice((1, 5, 20, 100, 300)) * here.random.randint(1, 5))
 
 
-async def _kill_at_least_once(here: Place) -> None:
-    """A kill that waits for a failpoint may wait in vain, and each seed has a crash."""
-    process = None if here.kills else here.a_process()
+async def _kill_if_fewer(here: Place, kills: int) -> None:
+    """A kill that waits for a failpoint may wait in vain."""
+    process = here.a_process() if here.kills < kills else None
     if process is not None:
-        process.kill_after(1)
+        process.kill_after(here.random.randint(1, 50))
 
 
 async def _pause(here: Place) -> None:

@@ -61,7 +61,7 @@ class Profile:
 
 def draw(random: Random, clouds: Mapping[str, SandboxCloud]) -> Profile:
     """Draw a profile."""
-    chosen = tuple(random.sample(CLOUDS, random.choice((1, 2, 2, 3))))
+    chosen = tuple(random.sample(CLOUDS, random.choice((1, 1, 2, 2, 3))))
     is_quiet = random.random() < 0.1
     known = AT_ANY_CALL | {one.name for one in AT_CREATE} | {one.name for one in BURSTS}
     sandbox = {}
@@ -76,7 +76,7 @@ def draw(random: Random, clouds: Mapping[str, SandboxCloud]) -> Profile:
     there = [one for one in WHILE_RUNNING if one.cloud in chosen and random.random() < 0.4]
     return Profile(
         clouds=chosen,
-        replicas=random.choice((1, 1, 2, 3)),
+        replicas=random.choice((1, 1, 1, 1, 2, 2, 3)),
         wire={} if is_quiet else {one: random.choice(RATES) for one in WireFault if random.random() < 0.35},
         sandbox=sandbox,
         disturbances=() if is_quiet else tuple(there),
