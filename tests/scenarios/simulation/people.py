@@ -28,7 +28,7 @@ REJECTED, CANCELLED = 6, 4
 #: How often the requester and a stranger press a button that is not theirs, before somebody else does.
 FORBIDDEN = 0.15
 STRANGER = "UMALLORY"
-#: While fewer instances were rented than this, one more request is made at each look, from the first time until the last.
+#: While fewer instances were rented, one more request is made at each look, from the first time until the last.
 SESSIONS_MIN, ASKED_MAX, FIRST_AGAIN_S, LAST_AGAIN_S = 3, 12, 900.0, 2400.0
 DEAR, CHEAP = Decimal(20), Decimal("0.05")
 
@@ -80,9 +80,10 @@ class People:
 
         Where little came of the requests so far, somebody asks once more.
         """
-        if self.asked < ASKED_MAX and FIRST_AGAIN_S < self.place.elapsed_s < LAST_AGAIN_S:
-            if sum(1 for one in self.place.engine.creates if one.ref) < SESSIONS_MIN:
-                await self.ask()
+        rented = sum(1 for one in self.place.engine.creates if one.ref)
+        is_time = FIRST_AGAIN_S < self.place.elapsed_s < LAST_AGAIN_S
+        if is_time and rented < SESSIONS_MIN and self.asked < ASKED_MAX:
+            await self.ask()
         waiting = await self.place.requests(*OPEN)
         self.requests += [one.id for one, _ in waiting if one.id not in self.requests]
         for request, tokens in waiting:
