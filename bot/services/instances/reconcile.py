@@ -25,7 +25,7 @@ from bot.services.instances.health import instead, last_heartbeat_at, still_ther
 from bot.services.instances.orphans import note_orphans
 from bot.services.instances.power import follow
 from bot.services.instances.readiness import boot
-from bot.services.instances.transitions import adopt, check_rate, gone
+from bot.services.instances.transitions import ADOPTABLE, adopt, check_rate, gone
 from bot.services.instances.unknown_outcome import announce_in_doubt
 from bot.services.nodes.token_exchange import note_reported_restarts
 from bot.services.notifications.paging import alone, page
@@ -178,16 +178,17 @@ async def _step(
 ) -> bool:
     """Advance one row by one step. True when something changed."""
     try:
+        if row.state in ADOPTABLE and item is not None:
+            # Not even a sender that is at work is waited for: what is listed may be gone before its reply is lost.
+            async with ctx.db.write() as tx:
+                await adopt(ctx, tx, row.id, item, ctx.clock.now())
+            return True
         if row.state is InstanceState.SENDING:
             return False  # Its sender is at work; the row of a dead sender gets an unknown outcome at its own deadline.
         if not listing.proves_absence and await close_run(ctx, row, listing):
             return True
         if item is None:
             return await _absent(ctx, provider, row, listing)
-        if row.state is InstanceState.UNKNOWN:
-            async with ctx.db.write() as tx:
-                await adopt(ctx, tx, row.id, item, ctx.clock.now())
-            return True
         return await _present(ctx, row, item, listing.at)
     except StaleMove:
         return True

@@ -234,6 +234,29 @@ async def test_a_process_that_dies_after_the_call_leaves_one_that_is_adopted(w: 
     assert w.alive() == [view.instances[0].name]
 
 
+@pytest.mark.parametrize("cloud", ["vast", "tensordock"])
+async def test_what_is_listed_before_a_dead_process_gives_its_row_back_is_on_record_when_it_vanishes(
+    w: World, cloud: str
+) -> None:
+    request_id = await w.approved(candidates=(cloud,))
+    w.wrap(cloud, dying(after=True))
+    with pytest.raises(asyncio.CancelledError):
+        await launch.send_due(w.ctx)
+    w.wrap(cloud, alive)
+    w.clock.advance(20)
+    await reconcile.observe(w.ctx, cloud)
+    (row,) = (await w.view(request_id)).instances
+    assert (row.state, w.alive()) == (InstanceState.LIVE, [row.name])
+    assert row.ref is not None
+    w.clock.advance(60)
+    w.clouds[cloud].disturb(row.ref, "vanish")
+    await w.run(400, 30)
+    first = (await w.view(request_id)).instances[0]
+    assert (first.state, first.ref, first.outcome_code) == (InstanceState.GONE, row.ref, "lost")
+    booked = sum(one.amount_usd for one in (await w.books()).entries if one.instance_id == row.id)
+    assert booked > 0
+
+
 async def test_nothing_is_sent_to_an_account_other_than_the_one_that_was_asked(w: World) -> None:
     request_id = await w.approved(candidates=("vast",))
     w.use({name: provider for name, provider in w.ctx.providers.items() if name != "vast"})

@@ -190,6 +190,25 @@ async def test_a_create_has_the_time_that_its_cloud_takes(w: World, cloud: str) 
     w.wrap(cloud, alive)
 
 
+@pytest.mark.both_databases
+async def test_a_reply_that_comes_after_the_listing_changes_nothing(w: World) -> None:
+    request_id = await w.approved(candidates=("vast",))
+    async with replica(w) as other:
+        w.wrap("vast", with_(LateCreate))
+        late = cast("LateCreate", w.ctx.providers["vast"])
+        sending = asyncio.create_task(launch.send_due(w.ctx))
+        await late.there.wait()
+        w.clock.advance(20)
+        await reconcile.observe(other.ctx, "vast")
+        (listed,) = (await w.view(request_id)).instances
+        late.go.set()
+        await sending
+    (row,) = (await w.view(request_id)).instances
+    assert (listed.state, row.state, row.version) == (InstanceState.LIVE, InstanceState.LIVE, listed.version)
+    assert len(w.engine.creates) == len(w.alive()) == 1
+    w.wrap("vast", alive)
+
+
 async def test_the_shortest_lease_that_is_allowed_covers_the_wait_for_every_clouds_answer(w: World) -> None:
     (patience,) = (item.metadata["floor"] for item in fields(Timing) if item.name == "create_patience")
     w.tune(create_patience=patience)
