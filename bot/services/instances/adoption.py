@@ -178,9 +178,9 @@ async def _write(
     await amend(tx, Orphan, orphan.id, instance_id=row.id, reason=command.reason)
     reply = _adopted(command, orphan, session, offer.price_usd_h or Decimal(0))
     await _close_orphan(tx, command, orphan, reply, now)
-    live = await adopt(ctx, tx, row.id, seen, now)
-    if live.billing_from is not None and live.billing_from < now:
-        await amend(tx, Instance, row.id, billing_from=now)  # Its cost until now is booked with the orphan.
+    # Its cost until now is booked with the orphan, so the session's money pays from now on.
+    seen = replace(seen, created_at=now, started_at=seen.started_at and now)
+    await adopt(ctx, tx, row.id, seen, now)
     return reply
 
 

@@ -139,6 +139,8 @@ async def paid_until(
     cap_usd = grant.total_cap_usd + money.share(await extension_cap(tx, row.session_id), nodes) - kept_usd
     cap_usd -= before_now(row, await booked(tx, row), price_usd_h)
     since = sent_at or row.sent_at or row.created_at
+    # What the cloud says is booked. By its clock, or by whole seconds, billing may begin before the create was sent.
+    since = min(since, row.billing_from or since)
     return min(end, since + timedelta(seconds=paid_s(cap_usd, price_usd_h, rule_of(ctx, row), LONGEST_S)))
 
 

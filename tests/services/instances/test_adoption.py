@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from datetime import timedelta
 from decimal import Decimal
 from typing import cast
 
@@ -74,6 +75,15 @@ async def test_an_approver_keeps_what_the_ledger_had_lost(w: World) -> None:
         assert not await recovery_mode.is_on(tx)
     await w.run(7200, 1800)
     assert w.alive() == []
+
+
+async def test_what_it_cost_before_takes_no_time_from_the_adopted_session(w: World) -> None:
+    stray = await rowless(w)
+    w.clock.advance(2400)
+    kept = await keep(w, stray.id)
+    view = await w.session(str(kept.data["session_id"]))
+    assert view.instance is not None
+    assert (view.instance.billing_from, view.session.deadline) == (w.clock.now(), w.clock.now() + timedelta(hours=2))
 
 
 async def test_an_adopted_instance_that_is_stopped_keeps_its_disk(w: World) -> None:

@@ -133,6 +133,23 @@ async def test_nobody_answers_so_it_runs_until_the_approved_total_is_used_and_no
     assert grant.total_cap_usd - Decimal("0.05") < w.bill() < grant.total_cap_usd + Decimal("0.02")
 
 
+async def test_its_money_pays_from_when_its_cloud_says_that_billing_began(w: World) -> None:
+    w.clock.advance(0.7)  # RunPod says whole seconds: it began before its create was sent.
+    await w.running(candidates=("runpod",), hours=Decimal(4))
+    row = await row_of(w)
+    assert row.billing_from is not None
+    assert row.sent_at is not None
+    assert row.billing_from < row.sent_at
+    w.clock.advance(600)
+    await w.settle()
+    await raised(w, MUCH_DEARER, MUCH_DEARER)
+    w.clock.advance(await end_of(w) * 3600)
+    (grant,) = (await w.books()).grants
+    assert await spent_of(w) <= grant.total_cap_usd
+    await w.run(120, 10)
+    assert (await session_of(w)).end_code == "drift_unconfirmed"
+
+
 async def test_an_approver_approves_the_new_rate_and_it_goes_on_inside_the_total(w: World) -> None:
     request_id = await w.running(candidates=("vast",), hours=Decimal(4))
     await raised(w)
