@@ -37,6 +37,7 @@ from tests.scenarios.month.board import Board
 from tests.scenarios.month.life import PACE_S, TICK, begin
 from tests.scenarios.month.town import BOOT_POLL_S
 from tests.scenarios.simulation import promises
+from tests.scenarios.simulation.bill_pages import confirm_explained
 from tests.scenarios.simulation.bills import REPLACED, differences
 from tests.scenarios.simulation.connection import Connections
 from tests.scenarios.simulation.line import Line, Weather
@@ -276,6 +277,13 @@ class Place:
     def _was_hidden(self, one: invariants.Violation) -> bool:
         """Whether it is about an instance that nobody could see: its return is noticed later, and judged at the end."""
         return one.rule == CLOSED and any(ref in str(one) for ref in self.hidden)
+
+    async def answer_bill_pages(self) -> None:
+        """An operator answers the pages that arrived about bills above what was approved."""
+        pages = [one.text for one in self.board.attempts if one.arrived]
+        instances = [one for cloud in self.clouds.values() for one in cloud.instances()]
+        for reply in await confirm_explained(self.processes[0].life.ctx, pages, instances, self.hidden):
+            self.note(f"operator: {reply.code}: {reply.sentence}")
 
     def bill_differences(self, books: Books) -> list[str]:
         """The instances whose bill is not what the ledger says; bills must be settled."""

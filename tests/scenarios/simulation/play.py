@@ -118,6 +118,7 @@ async def _rest(here: Place) -> None:
     # Two days pass at once: everything rests, and the clouds' bills are whole.
     here.clock.advance(SETTLED + timedelta(hours=2))
     await here.run(here.now + timedelta(hours=1))
+    await here.answer_bill_pages()
 
 
 def _trouble(here: Place) -> None:
