@@ -53,6 +53,8 @@ READ_BACK = timedelta(days=8)
 #: How far back each pass compares ended instances.
 COMPARED = timedelta(days=30)
 
+#: It may have failed unseen for so many passes before its end was ordered, even where its cloud was listed as usual.
+UNSEEN_SWEEPS = 2
 #: Dollars: the least and the most.
 Range = tuple[Decimal, Decimal]
 
@@ -242,6 +244,10 @@ def bounds(ctx: Context, row: Instance) -> Range | None:
         # A failed instance may not be billed from its failure on, which was some time between two listings.
         failed_at = seen_at - timedelta(seconds=BLIND_SWEEPS * ctx.timing.sweep_s)
         asked_at = min(asked_at or failed_at, failed_at)
+    else:
+        # Nothing shows whether it worked between the last listing and its end, or the order to end it.
+        last_at = min(asked_at or row.ended_at, row.ended_at)
+        asked_at = last_at - timedelta(seconds=UNSEEN_SWEEPS * ctx.timing.sweep_s)
     over_at = _over_at(row, row.ended_at)
     least, _ = between(row.sent_at, ran_at, asked_at, row.ended_at, gpu_usd_h, rule)
     _, greatest = between(row.sent_at, ran_at, asked_at, over_at, gpu_usd_h, rule)

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from bot.services.billing.metering import BLIND_SWEEPS
+from bot.services.billing.true_up import UNSEEN_SWEEPS
 from bot.services.instances.health import last_heartbeat_at
 from bot.services.runtime.context import Context
 from ledger.kernel.states import InstanceState
@@ -43,24 +44,27 @@ async def since_absence(ctx: Context, row: Instance, at: datetime) -> dict[str, 
     """Return the same for a listing at time `at` without an instance. Only the first one counts."""
     if row.absent_at or row.terminate_called_at is not None or _is_known(row):
         return {}
-    return await _last_worked(ctx, row, at)
+    return await _last_worked(ctx, row, at, UNSEEN_SWEEPS)
 
 
 async def since_order(ctx: Context, row: Instance, *, was_there: bool | None) -> dict[str, Any]:
-    """Return the same for an instance that its cloud accepts to end, and was not listed for long before the order."""
+    """Return the same for an instance that its cloud accepts to end, and that was not listed just before the order."""
     if not was_there or row.terminate_asked_at is None or row.cloud not in ctx.listed_at or _is_known(row):
         return {}
-    return await _last_worked(ctx, row, row.terminate_asked_at)
+    return await _last_worked(ctx, row, row.terminate_asked_at, UNSEEN_SWEEPS)
 
 
 def _is_known(row: Instance) -> bool:
     return row.trouble_at is not None or row.worked_at is not None
 
 
-async def _last_worked(ctx: Context, row: Instance, at: datetime) -> dict[str, Any]:
-    """Return when it last worked, as far as this process knows; nothing if its cloud was listed shortly before `at`."""
+async def _last_worked(ctx: Context, row: Instance, at: datetime, sweeps: int = BLIND_SWEEPS) -> dict[str, Any]:
+    """Return when it last worked, as far as this process knows.
+
+    Nothing if its cloud was listed at most so many passes before `at`.
+    """
     listed_at = ctx.listed_at.get(row.cloud)
-    if listed_at is not None and at - listed_at <= timedelta(seconds=BLIND_SWEEPS * ctx.timing.sweep_s):
+    if listed_at is not None and at - listed_at <= timedelta(seconds=sweeps * ctx.timing.sweep_s):
         return {}
     shown = (listed_at, await last_heartbeat_at(ctx, row), row.reachable_at or row.live_at or row.sent_at)
     return {"worked_at": min(max(one for one in shown if one is not None), at)}

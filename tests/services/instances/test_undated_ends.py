@@ -1,4 +1,4 @@
-"""An end that nothing dates: the most that it can have cost counts until the instance had ended for certain."""
+"""An end that nothing dates: what an instance can have cost counts until it had ended, or worked, for certain."""
 
 from __future__ import annotations
 
@@ -72,3 +72,20 @@ async def test_the_first_look_that_lacked_a_lost_machine_may_have_been_wrong(bar
     assert (row.state, row.absent_at[0]) == (InstanceState.GONE, row.ended_at and row.ended_at.isoformat())
     low_usd, high_usd = known(w, row)
     assert low_usd < w.bill() <= high_usd
+
+
+@pytest.mark.parametrize("unseen_s", [29, 150, 290])
+async def test_what_failed_just_before_its_end_was_ordered_has_a_range_from_then_on(bare: World, unseen_s: int) -> None:
+    """Nothing looked between: the cloud accepts the end of what it bills no more."""
+    w = bare
+    request_id = await in_use(w, "lambda")
+    w.clouds["lambda"].disturb(str((await only(w)).ref), "preempted")
+    w.clock.advance(unseen_s)
+    await w.end(request_id)
+    await termination.terminate_due(w.ctx)
+    for _ in range(4):
+        await later(w, 40, "lambda")
+    row = await only(w)
+    assert row.state is InstanceState.GONE
+    low_usd, high_usd = known(w, row)
+    assert low_usd <= w.bill() <= high_usd
