@@ -38,7 +38,9 @@ async def surfaces(stage: Stage, card: ChatMessage) -> dict[str, str]:
     for name, line in (("list", "/gpu list"), ("status", f"/gpu status {view.session.id}"), ("costs", "/gpu costs")):
         await stage.command("alice", line)
         found[name] = all_text(private(stage, "alice"))
+    before = len(stage.calls("views.publish"))
     await stage.as_("alice").open_home()
+    await stage.ws.until(lambda: len(stage.calls("views.publish")) > before)
     await stage.settle()
     home = stage.ws.home("alice")
     assert home is not None
