@@ -1,7 +1,7 @@
-"""Make due at last what a process with a wrong clock made due, or claimed, long after the right time.
+"""Make rows due now that a process with a wrong clock made due, or claimed, until long after the right time.
 
-A claim that is ended here looks like one that ran out: its token stays, so whoever takes the row over learns that
-another one worked on it, and what that one reports late is discarded.
+A claim that is ended here is like one that ran out. Its token stays: the next claim says that it took the row over, and
+the late result of the first one is discarded.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ async def clock_check_due(ctx: Context) -> int:
 
 
 async def _bring_forward(ctx: Context, now: datetime) -> None:
-    """Do at last what this process, or one before it, put off by the time by which its clock was wrong."""
+    """Make due now what this process, or an earlier one, made due far too late because its clock was wrong."""
     latest = now + LONGEST_PAUSE
     async with ctx.db.read() as tx:
         tables = await put_off(tx, latest)

@@ -63,7 +63,7 @@ async def test_a_login_that_is_taken_until_next_year_is_free(db: Database) -> No
 
 @pytest.mark.parametrize("woken", [False, True])
 async def test_a_claim_until_next_year_has_run_out_and_its_row_is_taken_over(db: Database, *, woken: bool) -> None:
-    """Whoever takes it over must know that another one worked on it, for example that it may have bought."""
+    """The next claim must say that it took the row over: the first process may have bought something."""
     states = {InstanceState.SENDING}
     async with db.write() as tx:
         row_id = (await rows.instance(tx, InstanceState.SENDING, due_at=START)).id

@@ -18,7 +18,7 @@ from bot.services.runtime.context import Hints
 from ledger.kernel.grant import Grant
 from ledger.kernel.states import InstanceState, RequestState
 from ledger.models import Instance
-from providers.contract import InstanceSpec, NotSeen, ObservedInstance, Offer, Provider
+from providers.contract import InstanceSpec, Listing, NotSeen, ObservedInstance, Offer, Provider
 from tests.support.clock import SteppedClock
 from tests.support.proxy_provider import Gate, InFront, alive, gated
 from tests.support.world import World
@@ -43,6 +43,13 @@ class LateCreate(Waiting):
         made = await self.inner.create(spec, grant)
         await self._hold()
         return made
+
+
+class Unlisted(InFront):
+    """A cloud whose listings lack what is new; one that shows an instance would do for the reply to its create."""
+
+    async def list(self) -> Listing:
+        return replace(await self.inner.list(), items=())
 
 
 class LateEnd(Waiting):
@@ -172,41 +179,41 @@ async def test_what_a_paused_process_knew_before_the_send_does_not_refuse_what_a
     w.wrap("vast", alive)
 
 
+@asynccontextmanager
+async def late_create(w: World, cloud: str) -> AsyncIterator[None]:
+    """A create has reached its cloud, and its reply comes at the end of the block."""
+    w.wrap(cloud, with_(LateCreate))
+    late = cast("LateCreate", w.ctx.providers[cloud])
+    sending = asyncio.create_task(launch.send_due(w.ctx))
+    await late.there.wait()
+    yield
+    late.go.set()
+    await sending
+    w.wrap(cloud, alive)
+
+
 @pytest.mark.parametrize("cloud", ["tensordock", "vast"])
 async def test_a_create_has_the_time_that_its_cloud_takes(w: World, cloud: str) -> None:
     request_id = await w.approved(candidates=(cloud,))
-    async with replica(w) as other:
-        w.wrap(cloud, with_(LateCreate))
-        late = cast("LateCreate", w.ctx.providers[cloud])
-        sending = asyncio.create_task(launch.send_due(w.ctx))
-        await late.there.wait()
+    async with replica(w) as other, late_create(w, cloud):
+        other.wrap(cloud, with_(Unlisted))
         w.clock.advance(w.ctx.providers[cloud].capabilities.create_timeout_s + launch.SEND_WITHIN_S)
         await other.tick()
         assert await states(w, request_id) == [InstanceState.SENDING]
-        late.go.set()
-        await sending
     assert await states(w, request_id) == [InstanceState.LIVE]
     assert len(w.engine.creates) == 1
-    w.wrap(cloud, alive)
 
 
 @pytest.mark.both_databases
 async def test_a_reply_that_comes_after_the_listing_changes_nothing(w: World) -> None:
     request_id = await w.approved(candidates=("vast",))
-    async with replica(w) as other:
-        w.wrap("vast", with_(LateCreate))
-        late = cast("LateCreate", w.ctx.providers["vast"])
-        sending = asyncio.create_task(launch.send_due(w.ctx))
-        await late.there.wait()
+    async with replica(w) as other, late_create(w, "vast"):
         w.clock.advance(20)
         await reconcile.observe(other.ctx, "vast")
         (listed,) = (await w.view(request_id)).instances
-        late.go.set()
-        await sending
     (row,) = (await w.view(request_id)).instances
     assert (listed.state, row.state, row.version) == (InstanceState.LIVE, InstanceState.LIVE, listed.version)
     assert len(w.engine.creates) == len(w.alive()) == 1
-    w.wrap("vast", alive)
 
 
 async def test_the_shortest_lease_that_is_allowed_covers_the_wait_for_every_clouds_answer(w: World) -> None:

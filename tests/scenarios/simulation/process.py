@@ -43,7 +43,7 @@ class Process:
     _aim: str = ""
     _pauses: bool = False
     _held: list[asyncio.Future[None]] | None = None
-    #: Done while it stands still or is dead.
+    #: Done while it is paused or dead.
     _stopped: asyncio.Future[None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
     #: The turn of its jobs that is under way.
     turn: asyncio.Task[Any] | None = None
@@ -138,7 +138,7 @@ class Process:
             self._stopped.set_result(None)
 
     def ends(self, task: asyncio.Task[Any]) -> list[asyncio.Future[Any]]:
-        """What is to be waited for: the task, or that the process stands still or is dead. Nothing if it is so now."""
+        """What ends a wait for the task: its end, or that the process is paused or dead. Empty if one is so now."""
         return [] if task.done() or self._stopped.done() else [task, self._stopped]
 
     async def do(self, work: Coroutine[Any, Any, T]) -> T:
@@ -170,7 +170,7 @@ class Process:
 
 
 async def settled(tasks: Mapping[Process, asyncio.Task[Any]]) -> None:
-    """Wait until each process has done its task, or stands still or is dead."""
+    """Wait until each process has done its task, or is paused or dead."""
     while waits := [end for process, task in tasks.items() for end in process.ends(task)]:
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
 

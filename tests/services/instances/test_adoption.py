@@ -78,10 +78,10 @@ async def test_an_approver_keeps_what_the_ledger_had_lost(w: World) -> None:
 
 
 async def test_what_it_cost_before_takes_no_time_from_the_adopted_session(w: World) -> None:
-    stray = await rowless(w)
+    orphan = await rowless(w)
     w.clock.advance(2400)
-    kept = await keep(w, stray.id)
-    view = await w.session(str(kept.data["session_id"]))
+    adopted = await keep(w, orphan.id)
+    view = await w.session(str(adopted.data["session_id"]))
     assert view.instance is not None
     assert (view.instance.billing_from, view.session.deadline) == (w.clock.now(), w.clock.now() + timedelta(hours=2))
 
