@@ -141,7 +141,7 @@ def session_out(
 ) -> SessionOut:
     """Return a session; only its owner sees how to connect.
 
-    `between` is what it can have cost where its cloud never reports it.
+    `between` is what it can have cost where its cloud does not report it.
     """
     session, row = view.session, view.instance
     live = session.state in LIVE_SESSION

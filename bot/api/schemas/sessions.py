@@ -195,8 +195,8 @@ class DiskOut(Out):
 class SessionOut(Out):
     """A session. `cost_usd` is what it has cost so far; `deadline` is its approved end.
 
-    A session that ended at a cloud that never reports its charges is `unreconciled`: it cost between `low_usd` and
-    `high_usd`.
+    A session is `unreconciled` if it ended at a cloud that never reports its charges, or if a launch of it was given up
+    unseen: it cost between `low_usd` and `high_usd`.
     """
 
     id: Id
@@ -216,10 +216,10 @@ class SessionOut(Out):
     )
     cost_usd: Decimal = Field(description="What it has cost so far: booked and running.")
     running_usd: Decimal = Field(description="The part of `cost_usd` that still runs and is not booked yet.")
-    low_usd: Decimal | None = optional("The least that it can have cost, where the cloud never reports it.")
-    high_usd: Decimal | None = optional("The most that it can have cost, where the cloud never reports it.")
+    low_usd: Decimal | None = optional("The least that it can have cost, where the cloud does not report it.")
+    high_usd: Decimal | None = optional("The most that it can have cost, where the cloud does not report it.")
     unreconciled: bool = optional(
-        "True when the cloud never reports its charges: then it cost between `low_usd` and `high_usd`.", False
+        "True when the cloud does not report what it charged: then it cost between `low_usd` and `high_usd`.", False
     )
     hours: Decimal = Field(description="The hours that are approved in all.")
     created_at: fields.CreatedAt

@@ -32,7 +32,7 @@ from ledger.kernel.actor import SYSTEM, Actor
 from ledger.kernel.entry_kind import EntryKind
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import short_id
-from ledger.kernel.states import NotificationKind
+from ledger.kernel.states import InstanceState, NotificationKind
 from ledger.models import Instance
 from ledger.queries.cloud_bills import (
     Account,
@@ -226,14 +226,20 @@ def reports_no_charges(able: Capabilities) -> bool:
 
 
 def bounds(ctx: Context, row: Instance) -> Range | None:
-    """Return the least and most that an instance that is gone can have cost.
+    """Return the least and most that an instance that ended can have cost.
 
     None where its cloud says what it charged, or charges nothing. The difference is *unreconciled*.
     """
     provider = ctx.providers.get(row.cloud)
-    if provider is None or not reports_no_charges(provider.capabilities) or row.ended_at is None:
+    if provider is None or row.ended_at is None or row.state is InstanceState.REJECTED:
         return None
     rule, derived = provider.capabilities.billing, provider.capabilities.charges_derived
+    if row.state is InstanceState.TOMBSTONE:
+        # It may have existed until it was given up, and a bill does not name an instance that nobody saw.
+        most_usd = so_far(row.sent_at, row.ended_at, row.price_usd_h, rule)
+        return None if provider.capabilities.free else (Decimal(0), most_usd)
+    if not reports_no_charges(provider.capabilities):
+        return None
     # Times from a log say when it was made and ended, and not from when on it was billed.
     from_create = rule.starts is BillingStart.CREATE and not derived
     ran_at = row.sent_at if from_create else row.reachable_at or (None if derived else row.billing_from)

@@ -28,6 +28,8 @@ from tests.scenarios.month.town import Month
 DUE_ENDS = frozenset(
     {"reservation_over", "hours_cap", "budget_cap", "drift_unconfirmed", "asked", "idle", "completed", "work_failed"}
 )
+#: Dollars that an instance may cost before somebody must have seen it.
+LEAST = (Decimal(0), Decimal("0.01"))
 MOST_TO_READY_S = 180.0
 LEAST_READY = 0.95
 
@@ -244,7 +246,12 @@ def _bills(verdict: Verdict, month: Month, books: Books, true: True_, injector: 
     for line in verdict.lines.values():
         if not line.unreconciled and abs(line.ledger_usd - line.bill_usd) > line.bill_usd / 100:
             verdict.broken.append(f"bill: {line.cloud}: booked {line.ledger_usd:.2f}, billed {line.bill_usd:.2f}")
-    unseen = [item for key, item in true.items() if key not in seen and item.total_usd > Decimal("0.01")]
+    given_up = {(row.cloud, row.name): true_up.bounds(month.life.ctx, row) for row in books.instances if not row.ref}
+    unseen = [
+        item
+        for key, item in true.items()
+        if key not in seen and item.total_usd > (given_up.get((item.cloud, item.name or "")) or LEAST)[1]
+    ]
     verdict.broken += [
         f"unknown: {item.cloud} {item.ref} cost {item.total_usd:.4f}, and nobody saw it" for item in unseen
     ]

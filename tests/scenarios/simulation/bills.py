@@ -14,6 +14,8 @@ from ledger.queries.audit import Books
 from providers.sandbox.engine import TrueInstance
 
 CENT, SHARE, LEAST_USD = Decimal("0.01"), Decimal("0.01"), Decimal("0.05")
+#: The states of instances whose cost may lie in a range.
+OVER = frozenset({InstanceState.GONE, InstanceState.TOMBSTONE})
 #: The invariant that this module replaces: it takes no account of clouds that never say what they charged.
 REPLACED = "the ledger agrees with the bill"
 
@@ -28,8 +30,9 @@ def differences(ctx: Context, books: Books, instances: Iterable[TrueInstance]) -
             booked[losses[0] if losses else str(entry.instance_id)] += amount
     ranges: defaultdict[tuple[str, str], tuple[Decimal, Decimal]] = defaultdict(lambda: (Decimal(0), Decimal(0)))
     for row in books.instances:
-        mine, at = booked[row.id], (row.cloud, str(row.ref))
-        limits = true_up.bounds(ctx, row) if row.state is InstanceState.GONE else None
+        # A create that was given up has no reference, but its instance had its name.
+        mine, at = booked[row.id], (row.cloud, row.name if row.state is InstanceState.TOMBSTONE else str(row.ref))
+        limits = true_up.bounds(ctx, row) if row.state in OVER else None
         low, high = limits or (mine, mine)
         ranges[at] = (ranges[at][0] + low, ranges[at][1] + high)
     for orphan in books.orphans:
@@ -38,7 +41,8 @@ def differences(ctx: Context, books: Books, instances: Iterable[TrueInstance]) -
         silent = true_up.reports_no_charges(ctx.providers[orphan.cloud].capabilities)
         ranges[at] = (ranges[at][0] + (Decimal(0) if silent else mine), ranges[at][1] + mine)
     for item in instances:
-        found, bill = ranges.get((item.cloud, item.ref)), item.total_usd
+        found = ranges.get((item.cloud, item.ref)) or ranges.get((item.cloud, item.name or ""))
+        bill = item.total_usd
         if found is None:
             if bill > CENT:
                 yield f"nothing is unseen: {item.cloud} {item.ref} cost ${bill:.4f}, and no row has it"

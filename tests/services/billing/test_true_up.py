@@ -14,6 +14,7 @@ from sqlalchemy import delete
 
 from bot.rules.budgets.budget import Period
 from bot.services.billing import costs, metering, true_up
+from bot.services.instances import launch
 from ledger.core.writes import book
 from ledger.engine.db import Database
 from ledger.kernel.entry_kind import EntryKind
@@ -216,6 +217,38 @@ async def test_a_log_of_times_corrects_no_price_and_leaves_a_range(w: World, fro
     rounding = Decimal("0.000001")
     assert between[0] - rounding <= w.bill() <= between[1] + rounding
     assert between[0] <= after <= between[1]
+
+
+@pytest.mark.parametrize("cloud", ["tensordock", "vast"])
+async def test_an_instance_that_nobody_saw_may_have_cost_what_it_did_until_it_was_given_up(
+    w: World, cloud: str
+) -> None:
+    w.arm("create_lost_reply", cloud)
+    request_id = await w.approved(candidates=(cloud,))
+    await launch.send_due(w.ctx)
+    w.clock.advance(300)
+    w.clouds[cloud].disturb(w.instances()[0].ref, "vanish")
+    w.clock.advance(600)
+    await w.run(60, 15)
+    await w.end(request_id)
+    await w.run(60, 15)
+    row = (await w.view(request_id)).instances[0]
+    assert (row.state, row.ref) == (InstanceState.TOMBSTONE, None)
+    between = true_up.bounds(w.ctx, row)
+    assert between is not None
+    assert between[0] == 0 < w.bill() <= between[1]
+    assert await true_up.range_of(w.ctx, row.session_id) == between
+
+
+async def test_a_refused_create_cost_nothing(w: World) -> None:
+    w.use({"tensordock": cast("Provider", Silent(w.ctx.providers["tensordock"]))})
+    w.arm("create_out_of_stock", "tensordock")
+    request_id = await w.approved(candidates=("tensordock",))
+    await launch.send_due(w.ctx)
+    row = (await w.view(request_id)).instances[0]
+    assert row.state is InstanceState.REJECTED
+    assert row.sent_at is not None
+    assert true_up.bounds(w.ctx, row) is None
 
 
 async def test_a_session_of_two_machines_counts_what_is_known_of_one(db: Database, clock: SteppedClock) -> None:
