@@ -34,7 +34,8 @@ class BillSubject:
 
     `booked_usd` is what the ledger says it cost, by component; `holder` is the account that pays for it, `subject` the
     row whose journal reports it, `gpu_usd_h` its rate without storage. `most_usd_h` is the most that was approved for
-    an hour of it, its disk included; it existed from `existed_from` until `existed_until`.
+    an hour of it, its disk included. It existed at most from `existed_from` until `existed_until`: where no reply says
+    when it ended, that is later than `ended_at`, until when it is booked.
     """
 
     id: str
@@ -73,8 +74,21 @@ def _of_row(row: Instance) -> BillSubject:
         billing_from=row.billing_from,
         ended_at=ended_at,
         existed_from=row.sent_at or row.created_at,
-        existed_until=ended_at,
+        existed_until=over_at(row, ended_at),
     )
+
+
+def over_at(row: Instance, ended_at: datetime) -> datetime:
+    """Return when an instance that is booked until `ended_at` had ended for certain.
+
+    A call without a reply may have ended it at any time until the cloud no longer knew it, and not when it was called.
+    The first listing without it may have been wrong, so the last one that is stored counts.
+    """
+    called_at, acked_at = row.terminate_called_at, row.terminate_acked_at
+    looks = [datetime.fromisoformat(at) for at in row.absent_at]
+    if acked_at is not None and (called_at is None or called_at <= acked_at):  # Its reply says when.
+        return max(ended_at, min(acked_at, max(looks, default=acked_at)))
+    return max(ended_at, called_at or ended_at, *looks)
 
 
 def _of_orphan(orphan: Orphan) -> BillSubject:

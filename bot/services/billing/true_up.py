@@ -42,6 +42,7 @@ from ledger.queries.cloud_bills import (
     corrected,
     earliest,
     keep_lines,
+    over_at,
     used_by,
 )
 from providers.capabilities import BillingStart, Capabilities
@@ -254,24 +255,11 @@ def bounds(ctx: Context, row: Instance) -> Range | None:
         # Nothing shows whether it worked between the last listing and its end, or the order to end it.
         last_at = min(asked_at or row.ended_at, row.ended_at)
         asked_at = last_at - timedelta(seconds=UNSEEN_SWEEPS * ctx.timing.sweep_s)
-    over_at = _over_at(row, row.ended_at)
+    over_until = over_at(row, row.ended_at)
     least, _ = between(row.sent_at, ran_at, asked_at, row.ended_at, gpu_usd_h, rule)
-    _, greatest = between(row.sent_at, ran_at, asked_at, over_at, gpu_usd_h, rule)
-    disk, disk_at_most = (so_far(row.sent_at, until, row.storage_usd_h, rule) for until in (row.ended_at, over_at))
+    _, greatest = between(row.sent_at, ran_at, asked_at, over_until, gpu_usd_h, rule)
+    disk, disk_at_most = (so_far(row.sent_at, until, row.storage_usd_h, rule) for until in (row.ended_at, over_until))
     return least + disk, greatest + disk_at_most
-
-
-def _over_at(row: Instance, ended_at: datetime) -> datetime:
-    """Return when an instance that is booked until `ended_at` had ended for certain.
-
-    A call without a reply may have ended it at any time until the cloud no longer knew it, and not when it was called.
-    The first listing without it may have been wrong, so the last one that is stored counts.
-    """
-    called_at, acked_at = row.terminate_called_at, row.terminate_acked_at
-    looks = [datetime.fromisoformat(at) for at in row.absent_at]
-    if acked_at is not None and (called_at is None or called_at <= acked_at):  # Its reply says when.
-        return max(ended_at, min(acked_at, max(looks, default=acked_at)))
-    return max(ended_at, called_at or ended_at, *looks)
 
 
 async def ranges(ctx: Context, tx: Tx, session_ids: Collection[str]) -> dict[str, Range]:

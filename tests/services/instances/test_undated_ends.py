@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import cast
 
 import pytest
 
+from bot.rules.billing.true_up import SETTLED
+from bot.services.billing import bill_confirmation, true_up
 from bot.services.instances import termination
 from ledger.kernel.states import InstanceState
 from providers.contract import Provider
 from providers.errors import Unavailable
-from tests.services.instances.test_lost import Hiding, in_use, known, later, lose, only
+from tests.services.instances.test_lost import Hiding, in_use, known, later, lose, off, only
 from tests.support.proxy_provider import InFront
 from tests.support.world import World
 
@@ -56,6 +59,28 @@ async def test_an_end_that_no_reply_dates_may_have_been_at_any_time_until_it_was
     assert row.terminate_acked_at == (called_at if retried else None)
     low_usd, high_usd = known(w, row)
     assert low_usd < w.bill() <= high_usd
+
+
+async def test_a_bill_for_time_after_a_call_without_a_reply_is_booked_without_a_person(bare: World) -> None:
+    """The call never reached the cloud, which was called again half an hour later."""
+    w = bare
+    request_id = await in_use(w, "tensordock")
+    w.wrap("tensordock", lambda inner: cast("Provider", LateOrder(inner)))
+    cast("LateOrder", w.ctx.providers["tensordock"]).retried = True
+    await w.end(request_id)
+    await termination.terminate_due(w.ctx)
+    called_at = w.clock.now()
+    w.clock.advance(1800)
+    await termination.terminate_due(w.ctx)
+    for _ in range(4):
+        await later(w, 40, "tensordock")
+    row = await only(w)
+    assert (row.state, row.ended_at) == (InstanceState.GONE, called_at)
+    assert -await off(w) > w.bill() / 2
+    w.clock.advance((SETTLED + timedelta(hours=2)).total_seconds())
+    await true_up.reconcile_due(w.ctx)
+    assert abs(await off(w)) <= w.bill() / 100
+    assert await bill_confirmation.unconfirmed(w.ctx) == []
 
 
 async def test_the_first_look_that_lacked_a_lost_machine_may_have_been_wrong(bare: World) -> None:
