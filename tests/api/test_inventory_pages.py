@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 
-from bot.services.market.snapshots import PINNED
+from bot.services.market.snapshots import PINNED_S
 from ledger.kernel.clock import Clock
 from providers.contract import Offer, Provider
 from tests.api.door import Door, code_of, opened
@@ -88,7 +88,7 @@ async def paged(door: Door, key: str) -> tuple[list[dict[str, Any]], list[dict[s
     page = await read(door, key, limit=PAGE, sort="price", **WIDE)
     pages, others = [page], []
     while page["next_cursor"]:
-        door.w.clock.advance((PINNED.total_seconds() - 60) / (page["rows"] / PAGE))
+        door.w.clock.advance((PINNED_S - 60) / (page["rows"] / PAGE))
         if len(pages) % 7 == 0:
             others.append(await read(door, key, limit=1, sort="price", **WIDE))
         page = await read(door, key, limit=PAGE, cursor=page["next_cursor"])
@@ -116,7 +116,7 @@ async def test_everything_in_one_answer_is_the_same_document_a_row_on_each_line(
 async def test_an_expired_cursor_says_how_to_start_anew(sqlite_door: Door) -> None:
     door, key = sqlite_door, await sqlite_door.key()
     page = await read(door, key, gpu="4090", limit=2)
-    door.w.clock.advance(PINNED.total_seconds() - 1)
+    door.w.clock.advance(PINNED_S - 1)
     assert (await read(door, key, cursor=page["next_cursor"], limit=2))["items"][0]["rank"] == 3
     door.w.clock.advance(1)
     gone = await door.call("GET", "/inventory", key, params={"cursor": page["next_cursor"]})

@@ -8,7 +8,7 @@ import pytest
 
 from bot.practice.model import ChatMessage
 from bot.practice.reader import all_text, buttons
-from bot.services.market.snapshots import PINNED
+from bot.services.market.snapshots import PINNED_S
 from bot.slack.blocks.inventory import SHOWN
 from bot.slack.browsing import READ_AGAIN, changed
 from tests.slack.conftest import Stage
@@ -58,7 +58,7 @@ async def test_next_5_shows_every_offer_once_at_the_prices_of_the_first_answer(s
 async def test_after_ten_minutes_next_5_reads_the_prices_again_and_says_so(stage: Stage) -> None:
     await stage.command("alice", "/gpu inventory 4090")
     message = newest(stage)
-    stage.w.clock.advance(PINNED.total_seconds() + 1)
+    stage.w.clock.advance(PINNED_S + 1)
     await stage.click("alice", message, "Next 5")
     told = all_text(newest(stage))
     assert READ_AGAIN in told

@@ -6,8 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from bot.rules.grammar.market_words import SortKey
 from bot.rules.market import node_sets
@@ -107,6 +106,13 @@ _Key = tuple[str, GpuConstraint, int, bool | None]
 _Answered = tuple[CloudAnswer, tuple[Offer, ...]]
 
 
+class _Known(NamedTuple):
+    """An answer, and at which monotonic second it was asked for: the wall clock may be corrected since."""
+
+    answered: _Answered
+    at_s: float
+
+
 def _in_micros(offer: Offer) -> Offer:
     """Return the offer at a price that the ledger can store: what is shown, approved and bought are the same."""
     offer = with_margin(offer)
@@ -151,9 +157,9 @@ class Catalog:
         self._read_hosts = OneRead(read_hosts)
         self._clock = clock
         self._deadline_s = deadline_s
-        self._known: dict[_Key, _Answered] = {}
-        #: Rate-limited clouds, and until when not to query them at all.
-        self._slow: dict[str, datetime] = {}
+        self._known: dict[_Key, _Known] = {}
+        #: Rate-limited clouds, and until which monotonic second not to query them at all.
+        self._slow: dict[str, float] = {}
         self._asking: dict[_Key, asyncio.Task[_Answered]] = {}
         self._deeper: set[asyncio.Task[None]] = set()
         self.snapshots: Snapshots[tuple[JobRequest, SortKey], MarketListing] = Snapshots(clock)
@@ -294,12 +300,13 @@ class Catalog:
         await asyncio.gather(*self._deeper, *self._asking.values(), return_exceptions=True)
 
     async def _ask(self, key: _Key, *, fresh: bool) -> _Answered:
-        now = self._clock.now()
+        now_s = self._clock.monotonic()
         known = None if fresh else self._known.get(key)
-        if known and (now - known[0].at).total_seconds() < self._keep_s(key[0]):
-            return known
-        if not fresh and now < self._slow.get(key[0], now):
-            return CloudAnswer(key[0], False, 0, now, f"{key[0]} asked to be left alone for now."), ()
+        if known and now_s - known.at_s < self._keep_s(key[0]):
+            return known.answered
+        if not fresh and now_s < self._slow.get(key[0], now_s):
+            sentence = f"{key[0]} asked to be left alone for now."
+            return CloudAnswer(key[0], False, 0, self._clock.now(), sentence), ()
         task = self._asking.get(key)
         if task is None:
             task = asyncio.create_task(self._fetch(key), name=f"offers-{key[0]}")
@@ -307,8 +314,8 @@ class Catalog:
             task.add_done_callback(lambda _: self._asking.pop(key, None))
         result = await asyncio.shield(task)
         # The cloud may have reported a rate limit just now: its last answer is better than none.
-        if not result[0].ok and known and (now - known[0].at).total_seconds() < self._keep_s(key[0]):
-            return known
+        if not result[0].ok and known and now_s - known.at_s < self._keep_s(key[0]):
+            return known.answered
         return result
 
     def _keep_s(self, cloud: str) -> float:
@@ -316,7 +323,7 @@ class Catalog:
 
     async def _fetch(self, key: _Key) -> _Answered:
         name, constraint, disk_gb, spot = key
-        at = self._clock.now()
+        at, at_s = self._clock.now(), self._clock.monotonic()
         try:
             async with asyncio.timeout(self._deadline_s):
                 found = await self._providers[name].offers(constraint, disk_gb=disk_gb, spot=spot)
@@ -332,15 +339,15 @@ class Catalog:
         source = self._providers[name].capabilities.source
         listed_on = min((one.listed_on for one in offers if one.listed_on is not None), default=None)
         result = CloudAnswer(name, True, len(offers), at, source=source, listed_on=listed_on), offers
-        self._known[key] = result
-        self._forget_old(at)
+        self._known[key] = _Known(result, at_s)
+        self._forget_old(at_s)
         if len(offers) >= FULL_PAGE:
-            task = asyncio.create_task(self._fetch_deeper(key, at), name=f"offers-deeper-{name}")
+            task = asyncio.create_task(self._fetch_deeper(key, at_s), name=f"offers-deeper-{name}")
             self._deeper.add(task)
             task.add_done_callback(self._deeper.discard)
         return result
 
-    async def _fetch_deeper(self, key: _Key, at: datetime) -> None:
+    async def _fetch_deeper(self, key: _Key, at_s: float) -> None:
         """Fetch further pages in the background, so that the next query within the minute sees the whole market."""
         name, constraint, disk_gb, spot = key
         try:
@@ -350,22 +357,22 @@ class Catalog:
             self._slow_down(name, error)
             log.info("deeper pages of %s were not read: %s", name, error.code)
             return
-        answer = self._known.get(key)
-        if answer is not None and answer[0].at == at:
-            self._known[key] = replace(answer[0], count=len(offers)), offers
+        known = self._known.get(key)
+        if known is not None and known.at_s == at_s:
+            self._known[key] = _Known((replace(known.answered[0], count=len(offers)), offers), at_s)
 
     def _slow_down(self, cloud: str, error: ProviderError) -> None:
         """Query a cloud less after a rate limit, and not before the time that it names."""
         if isinstance(error, RateLimited | QuotaExceeded):
             pause_s = min(getattr(error, "retry_after_s", None) or 0.0, STRETCHED_S)
-            self._slow[cloud] = self._clock.now() + timedelta(seconds=pause_s)
+            self._slow[cloud] = self._clock.monotonic() + pause_s
 
     def sold(self, cloud: str) -> None:
         """Query the cloud anew next time, because one of its offers was just bought; not while it must be spared."""
         if cloud not in self._slow:
             self._known = {key: answer for key, answer in self._known.items() if key[0] != cloud}
 
-    def _forget_old(self, now: datetime) -> None:
-        old = [key for key, (answer, _) in self._known.items() if (now - answer.at).total_seconds() >= STRETCHED_S]
+    def _forget_old(self, now_s: float) -> None:
+        old = [key for key, known in self._known.items() if now_s - known.at_s >= STRETCHED_S]
         for key in old:
             del self._known[key]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Collection, Mapping
-from datetime import datetime
 
 from bot.rules.checkpoints.stores import missing_variables, not_listed
 from ledger.kernel.clock import Clock
@@ -30,14 +29,15 @@ class Checks:
         self._providers = providers
         self._clock = clock
         self._deadline_s = deadline_s
-        self._known: dict[str, tuple[datetime, Preflight]] = {}
+        #: The last result, and its monotonic second.
+        self._known: dict[str, tuple[float, Preflight]] = {}
         self._asking: dict[str, asyncio.Task[Preflight]] = {}
 
     async def check(self, cloud: str, *, fresh: bool = False) -> Preflight:
         """Whether this cloud can be bought from now. Its failure is a result too; `fresh` checks in any case."""
         known = self._known.get(cloud)
         if known is not None and not fresh:
-            age_s = (self._clock.now() - known[0]).total_seconds()
+            age_s = self._clock.monotonic() - known[0]
             if age_s < (GOOD_S if known[1].ok else BAD_S):
                 return known[1]
         task = self._asking.get(cloud)
@@ -62,7 +62,7 @@ class Checks:
         await asyncio.gather(*asking, return_exceptions=True)
 
     async def _ask(self, cloud: str) -> Preflight:
-        at = self._clock.now()
+        at_s = self._clock.monotonic()
         try:
             async with asyncio.timeout(self._deadline_s):
                 found = await self._providers[cloud].preflight()
@@ -74,7 +74,7 @@ class Checks:
             return Preflight(cloud, ok=True, account=found.account)
         if not found.ok:
             log.warning("%s failed its check: %s", cloud, found.code or "not usable")
-        self._known[cloud] = (at, found)
+        self._known[cloud] = (at_s, found)
         return found
 
 

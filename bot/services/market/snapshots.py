@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Hashable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 from typing import Generic, TypeVar
 
 from ledger.kernel.clock import Clock
 
-#: For so long after its first page was read a listing can be paged through.
-PINNED = timedelta(minutes=10)
+#: For so many seconds after its first page was read a listing can be paged through.
+PINNED_S = 600.0
 #: All pinned listings together hold no more offers than this, about 200 MB; the newest listing is always kept.
 MOST_OFFERS = 100_000
 #: And no more listings than this, since an empty one takes memory, too.
@@ -30,7 +29,7 @@ class _Pin(Generic[Kept]):
     version: object
     listing: Kept
     offers: int
-    until: datetime
+    until_s: float
 
 
 class Snapshots(Generic[Question, Kept]):
@@ -51,22 +50,22 @@ class Snapshots(Generic[Question, Kept]):
         """Return the listing of a question if nothing has changed since; it is pinned for the whole time again."""
         name = self._newest.get(question)
         pin = self._pins.get(name) if name is not None else None
-        now = self._clock.now()
-        if name is None or pin is None or pin.version != version or pin.until <= now:
+        now_s = self._clock.monotonic()
+        if name is None or pin is None or pin.version != version or pin.until_s <= now_s:
             return None
-        pin.until = now + PINNED
+        pin.until_s = now_s + PINNED_S
         self._pins.move_to_end(name)
         return pin.listing
 
     def keep(self, question: Question, version: object, name: str, listing: Kept, offers: int) -> None:
         """Pin a new listing, and let go of expired ones and of as many old ones as the bounds demand."""
-        now = self._clock.now()
-        self._pins[name] = _Pin(version, listing, offers, now + PINNED)
+        now_s = self._clock.monotonic()
+        self._pins[name] = _Pin(version, listing, offers, now_s + PINNED_S)
         self._newest[question] = name
         held = sum(pin.offers for pin in self._pins.values())
         for old in [*self._pins][:-1]:
             pin = self._pins[old]
-            if pin.until > now and held <= self._most_offers and len(self._pins) <= self._most_listings:
+            if pin.until_s > now_s and held <= self._most_offers and len(self._pins) <= self._most_listings:
                 continue
             held -= pin.offers
             del self._pins[old]
@@ -75,4 +74,4 @@ class Snapshots(Generic[Question, Kept]):
     def named(self, name: str) -> Kept | None:
         """Return a pinned listing; None where it expired, gave way to newer ones, or another process pinned it."""
         pin = self._pins.get(name)
-        return None if pin is None or pin.until <= self._clock.now() else pin.listing
+        return None if pin is None or pin.until_s <= self._clock.monotonic() else pin.listing

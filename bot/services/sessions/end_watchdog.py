@@ -80,7 +80,7 @@ class EndWatchdog:
     problem: str = ""
     _began_s: float = 0.0
     _paged: dict[str, float] = field(default_factory=dict)
-    _last: dict[tuple[str, str], datetime] = field(default_factory=dict)
+    _last_s: dict[tuple[str, str], float] = field(default_factory=dict)
     _warned: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -138,10 +138,11 @@ class EndWatchdog:
         order = due(
             one, self.ctx.policy, ability, now, overdue_s=timing.end_overdue_s, patience_s=timing.recovery_page_s
         )
-        last = self._last.get((one.instance_id, order or ""))
-        accepted = one.accepted_at
-        waits = (last is not None and now - last < AGAIN) or (accepted is not None and now - accepted < AGAIN)
-        return None if waits else order
+        last_s, accepted = self._last_s.get((one.instance_id, order or "")), one.accepted_at
+        if last_s is not None and self.ctx.clock.monotonic() - last_s < AGAIN.total_seconds():
+            return None
+        # A time to come is one of a clock that was wrong.
+        return None if accepted is not None and timedelta() <= now - accepted < AGAIN else order
 
     async def _may_use_the_copy(self) -> bool:
         """Whether no other replica works on the ledger, so that the newest state is here or nowhere."""
@@ -181,7 +182,7 @@ class EndWatchdog:
         if one.ref:
             await self._announce(one, order)
         now = self.ctx.clock.now()
-        self._last[one.instance_id, order] = now
+        self._last_s[one.instance_id, order] = self.ctx.clock.monotonic()
         ref = one.ref
         try:
             ref = ref or await _ref_by_name(provider, one.name)

@@ -161,6 +161,19 @@ async def test_a_failure_that_is_no_refusal_shortens_and_stretches_nothing(w: Wo
     assert (failed.offers, set(said(failed))) == ((), {"vast"})
 
 
+async def test_an_answer_is_kept_a_minute_also_after_the_clock_was_set_right(w: World) -> None:
+    job, policy = replace(JOB, candidates=("vast",)), w.ctx.policy
+    w.machine.off = timedelta(days=1)
+    wrong = await w.ctx.catalog.market(job, 50, policy=policy)
+    pinned = await w.ctx.catalog.inventory(job, policy)
+    w.machine.off = timedelta()
+    w.clock.advance(FRESH_S - 1)
+    assert (await w.ctx.catalog.market(job, 50, policy=policy)).answers == wrong.answers
+    w.clock.advance(1)
+    assert (await w.ctx.catalog.market(job, 50, policy=policy)).answers[0].at == w.clock.now()
+    assert (await w.ctx.catalog.inventory(job, policy)).answers[0].at != pinned.answers[0].at
+
+
 @pytest.mark.parametrize(("seconds", "old"), [(0, "0 s old"), (119, "119 s old"), (120, "2 min old")])
 async def test_the_age_of_prices_is_told(w: World, seconds: int, old: str) -> None:
     market = await w.ctx.catalog.market(replace(JOB, candidates=("vast",)), 50)

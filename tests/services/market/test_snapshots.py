@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
-from bot.services.market.snapshots import PINNED, Snapshots
+from bot.services.market.snapshots import PINNED_S, Snapshots
 from tests.support.clock import SteppedClock
 
 SECOND_S = 1.0
@@ -21,9 +19,9 @@ def test_a_listing_is_shared_until_the_market_changes_and_each_reading_pins_it_a
     assert kept.newest("4090?", 1) == "listing a"
     assert kept.newest("4090?", 2) is None
     assert kept.newest("a100?", 1) is None
-    clock.advance(PINNED.total_seconds() - SECOND_S)
+    clock.advance(PINNED_S - SECOND_S)
     assert kept.newest("4090?", 1) == "listing a"
-    clock.advance(PINNED.total_seconds() - SECOND_S)
+    clock.advance(PINNED_S - SECOND_S)
     assert kept.named("a") == "listing a"
     clock.advance(SECOND_S)
     assert (kept.named("a"), kept.newest("4090?", 1)) == (None, None)
@@ -54,6 +52,6 @@ def test_the_oldest_go_first_when_there_are_too_many_offers_or_listings(clock: S
 def test_expired_listings_are_let_go_of_when_the_next_one_comes(clock: SteppedClock) -> None:
     kept = pinned(clock)
     kept.keep("4090?", 1, "a", "listing a", 10)
-    clock.advance((PINNED + timedelta(seconds=1)).total_seconds())
+    clock.advance(PINNED_S + 1)
     kept.keep("a100?", 1, "b", "listing b", 10)
     assert len(kept) == 1
