@@ -77,10 +77,11 @@ async def test_an_approver_keeps_what_the_ledger_had_lost(w: World) -> None:
     assert w.alive() == []
 
 
-async def test_what_it_cost_before_takes_no_time_from_the_adopted_session(w: World) -> None:
+async def test_what_it_cost_before_takes_no_time_and_no_money_from_the_adopted_session(w: World) -> None:
     orphan = await rowless(w)
-    w.clock.advance(2400)
+    w.clock.advance(12000)
     adopted = await keep(w, orphan.id)
+    assert await w.violations() == []
     view = await w.session(str(adopted.data["session_id"]))
     assert view.instance is not None
     assert (view.instance.billing_from, view.session.deadline) == (w.clock.now(), w.clock.now() + timedelta(hours=2))

@@ -60,7 +60,8 @@ def _budgets(books: Books, bill_steps_s: Mapping[str, int]) -> Iterator[Violatio
         # What a cloud charged beyond its own price was not approved by anybody, so it is not counted.
         # A change of the rate within an hour corrects an hour that was booked at one rate.
         is_ours = entry.kind != EntryKind.TRUE_UP or "/gpu/rate-" in entry.key
-        if entry.kind in SPENT and is_ours and entry.session_id:
+        # What an orphan cost before it was adopted is a loss, and its approval counts from then on.
+        if entry.kind in SPENT and entry.kind != EntryKind.LOSS and is_ours and entry.session_id:
             spent[entry.session_id] += _signed(entry)
     for session in books.sessions:
         # An extension is approved under a request of its own.
