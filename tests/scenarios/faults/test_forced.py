@@ -123,6 +123,8 @@ async def test_prices_that_are_five_minutes_old_buy_nothing_twice_and_delay_no_e
     first = await w.running(candidates=("vast",), hours=Decimal(1))
     session, (row,) = await of(w, first)
     assert session.deadline is not None
+    # The purchase dropped the prices that were known, so they are read again before the cloud refuses.
+    await w.ctx.catalog.inventory((await w.view(first)).request.job, w.ctx.policy)
     busy.is_busy = True
     w.clock.advance(FRESH_S + 1)
     # The prices were read a minute ago. They are offered again, and what was rented meanwhile is not bought again.
@@ -141,8 +143,9 @@ async def test_prices_that_are_five_minutes_old_buy_nothing_twice_and_delay_no_e
     sent = [one.name for one in w.engine.creates]
     assert len(sent) == len(set(sent))
     assert {one.name for one in w.instances()} == {one.name for one in w.engine.creates if one.outcome == "committed"}
-    hosts = [one.machine_id for one in (await w.books()).instances if one.state is InstanceState.LIVE]
-    assert len(hosts) == len(set(hosts))
+    # A host with more GPUs offers the rest anew, so two may be on one host, and never two of one offer.
+    bought = [one.offer["key"] for one in (await w.books()).instances if one.state is InstanceState.LIVE]
+    assert len(bought) == len(set(bought)) == 3
     refused = busy.refused
     await until_over(w, session.deadline)
     # Nobody asked for offers, so nobody asked the cloud; its end came in time.
@@ -152,8 +155,8 @@ async def test_prices_that_are_five_minutes_old_buy_nothing_twice_and_delay_no_e
     assert ended(w, row) <= session.deadline + LATE
     for request_id in asked:
         view = await w.view(request_id)
-        bought = [one for one in view.instances if one.state is InstanceState.LIVE]
-        assert len(bought) == (1 if view.session and view.session.state is SessionState.RUNNING else 0)
+        live = [one for one in view.instances if one.state is InstanceState.LIVE]
+        assert len(live) == (1 if view.session and view.session.state is SessionState.RUNNING else 0)
     busy.is_busy = False
     w.clock.advance(STRETCHED_S)
     job = (await w.view(asked[0])).request.job
