@@ -96,7 +96,7 @@ async def _terminate(ctx: Context, held: Claim, row: Instance, began_at: datetim
         return
     called_at, was_there = ctx.clock.now(), None
     problem, unreachable, had_no_effect = "", False, False
-    # A call that its cloud accepted has a time already, and the repetitions change nothing about it.
+    # A call that its cloud accepted has a time already, which only another accepted call may change.
     notes_call = not is_accepted or row.terminate_called_at is None
     try:
         if row.ref is None:
@@ -124,7 +124,7 @@ async def _terminate(ctx: Context, held: Claim, row: Instance, began_at: datetim
         await lock_family(tx, Instance, row.id)
         fresh = await tx.get_one(Instance, row.id, populate_existing=True)
         if was_there is not None:
-            await _acknowledged(tx, row, fresh, called_at, alive_at, now, unseen, was_there=was_there)
+            await _acknowledged(ctx, tx, row, fresh, called_at, alive_at, now, unseen, was_there=was_there)
         waiting_s = (now - _sent_since(fresh)).total_seconds()
         pause_s = min(max(ctx.timing.terminate_retry_s, waiting_s / 2), ctx.timing.terminate_retry_max_s)
         back = {"terminate_called_at": row.terminate_called_at} if had_no_effect and notes_call else {}
@@ -135,6 +135,7 @@ async def _terminate(ctx: Context, held: Claim, row: Instance, began_at: datetim
 
 
 async def _acknowledged(
+    ctx: Context,
     tx: Tx,
     row: Instance,
     fresh: Instance,
@@ -147,12 +148,19 @@ async def _acknowledged(
 ) -> None:
     """Store a cloud's first reply to a termination, although the claim may be lost: billing stops with either reply.
 
+    A later reply counts where it shows that the first one was not carried out.
+
     An instance that the cloud accepted to terminate existed when it was called, whatever the listings before lacked.
     One that the cloud does not know ended before: with the call before (of `row`), if that may have had an effect, or
     else after its last heartbeat (`alive_at`), or after it was reached, and by the first listing without it.
     `fresh` was read in this transaction, with its family locked. `unseen`: when it last worked, if nobody knows that.
     """
-    if fresh.state is not InstanceState.TERMINATING or fresh.terminate_acked_at is not None:
+    if fresh.state is not InstanceState.TERMINATING:
+        return
+    if fresh.terminate_acked_at is not None:
+        if was_there and _was_not_done(ctx, fresh, fresh.terminate_acked_at, called_at):
+            values: dict[str, Any] = {"terminate_called_at": called_at, "terminate_acked_at": now}
+            await amend(tx, Instance, row.id, version=fresh.version, **values)
         return
     said: dict[str, Any] = {"terminate_acked_at": now, **({} if fresh.worked_at else unseen)}
     if was_there:
@@ -163,6 +171,16 @@ async def _acknowledged(
     else:
         said["trouble_at"] = fresh.trouble_at or min(alive_at or row.reachable_at or now, now)
     await amend(tx, Instance, row.id, version=fresh.version, **said)
+
+
+def _was_not_done(ctx: Context, row: Instance, acked_at: datetime, called_at: datetime) -> bool:
+    """Whether a call at `called_at` that was accepted shows that the one before, accepted at `acked_at`, did nothing.
+
+    The cloud still had the instance then, as it has one that it lists for longer than its visibility lag: it still
+    bills. A listing since then that lacked the instance says otherwise, and counts.
+    """
+    lag = timedelta(seconds=ctx.providers[row.cloud].capabilities.visibility_lag_s)
+    return not row.absent_at and called_at - acked_at > lag
 
 
 def _sent_since(row: Instance) -> datetime:

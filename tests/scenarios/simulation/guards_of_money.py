@@ -48,8 +48,8 @@ _BOOKED = (
         (
             Edit(
                 "bot.services.instances.termination",
-                "            await _acknowledged(tx",
-                "            if fresh.claim_token == held.token:\n                await _acknowledged(tx",
+                "            await _acknowledged(ctx, tx",
+                "            if fresh.claim_token == held.token:\n                await _acknowledged(ctx, tx",
             ),
         ),
         test="tests/scenarios/faults/test_late_answers.py"

@@ -83,6 +83,30 @@ async def test_a_bill_for_time_after_a_call_without_a_reply_is_booked_without_a_
     assert await bill_confirmation.unconfirmed(w.ctx) == []
 
 
+@pytest.mark.parametrize("cloud", ["lambda", "runpod"])
+async def test_an_end_that_was_accepted_and_not_done_is_booked_until_the_one_that_was_done(
+    bare: World, cloud: str
+) -> None:
+    """Nothing was listed between: only the second order, which the cloud accepts too, shows that it still billed."""
+    w = bare
+    request_id = await in_use(w, cloud)
+    w.arm("destroy_not_done", cloud, times=1)
+    await w.end(request_id)
+    await termination.terminate_due(w.ctx)
+    assert len(w.alive()) == 1
+    w.clock.advance(1800)
+    await termination.terminate_due(w.ctx)
+    done_at = w.clock.now()
+    assert w.alive() == []
+    for _ in range(4):
+        await later(w, 40, cloud)
+    row = await only(w)
+    assert (row.state, row.ended_at) == (InstanceState.GONE, done_at)
+    assert abs(await off(w)) <= w.bill() / 100
+    low_usd, high_usd = known(w, row)
+    assert low_usd <= w.bill() <= high_usd
+
+
 async def test_the_first_look_that_lacked_a_lost_machine_may_have_been_wrong(bare: World) -> None:
     w = bare
     await in_use(w)
