@@ -29,7 +29,12 @@ REJECTED, CANCELLED = 6, 4
 FORBIDDEN = 0.15
 STRANGER = "UMALLORY"
 #: While fewer instances were rented, one more request is made at each look, from the first time until the last.
-SESSIONS_MIN, ASKED_MAX, FIRST_AGAIN_S, LAST_AGAIN_S = 3, 12, 900.0, 2400.0
+SESSIONS_MIN, ASKED_MAX, FIRST_AGAIN_S, LAST_AGAIN_S = 3, 16, 500.0, 2500.0
+#: Until then a request that is still to be decided counts as if it were rented.
+HOPEFUL_S = 1200.0
+#: With so many rented, people end what they have: a seed that replaces one machine after another plays no longer.
+SESSIONS_MAX = 4
+HOURS = ("0.25", "0.25", "0.5", "0.5", "1")
 DEAR, CHEAP = Decimal(20), Decimal("0.05")
 
 
@@ -46,17 +51,21 @@ class People:
     requests: list[str] = field(default_factory=list)
     clicks: list[tuple[str, str]] = field(default_factory=list)
     asked: int = 0
+    #: Who has answered which button, so that the other approver is the next one to press it.
+    pressed: set[tuple[str, str]] = field(default_factory=set)
+    #: The requests that were withdrawn or ended because enough was rented.
+    given_up: set[str] = field(default_factory=set)
     replies: dict[str, int] = field(default_factory=dict)
 
     def plan(self) -> None:
         """Put the day of these people on the agenda."""
         random = self.place.random
-        for _ in range(random.choice((2, 3, 3, 4))):
-            self.place.after(random.uniform(0, 900), self.ask)
+        for _ in range(random.choice((2, 3, 3))):
+            self.place.after(random.uniform(0, 500), self.ask)
         for _ in range(random.randint(2, 5)):
-            self.place.after(random.uniform(300, 3300), self.do_something)
-        for at_s in range(60, 3600, 180):
-            self.place.after(at_s + random.uniform(0, 120), self.look)
+            self.place.after(random.uniform(300, 2400), self.do_something)
+        for at_s in range(60, 2700, 150):
+            self.place.after(at_s + random.uniform(0, 100), self.look)
 
     async def ask(self) -> None:
         """Somebody asks for a machine, and asks again with the same key while there is no answer."""
@@ -64,7 +73,7 @@ class People:
         self.asked += 1
         key, owner = f"ask-{self.asked}", person(random.choice(OWNERS))
         clouds = tuple(random.sample(self.place.profile.clouds, random.randint(1, len(self.place.profile.clouds))))
-        job: dict[str, Any] = {"candidates": clouds, "hours": Decimal(random.choice(("0.25", "0.5", "0.5", "1")))}
+        job: dict[str, Any] = {"candidates": clouds, "hours": Decimal(random.choice(HOURS))}
         if random.random() < 0.2:
             job |= {"wait": True, "max_price_usd_h": random.choice((DEAR, CHEAP)), "wait_until": "60m"}
         for _ in range(3):
@@ -78,17 +87,38 @@ class People:
     async def look(self) -> None:
         """Somebody looks at what waits for a decision: requests, and those for more time or an override.
 
-        Where little came of the requests so far, somebody asks once more.
+        Where little came of the requests so far, somebody asks once more; where enough did, everybody ends theirs.
         """
         rented = sum(1 for one in self.place.engine.creates if one.ref)
         is_time = FIRST_AGAIN_S < self.place.elapsed_s < LAST_AGAIN_S
-        if is_time and rented < SESSIONS_MIN and self.asked < ASKED_MAX:
-            await self.ask()
         waiting = await self.place.requests(*OPEN)
         self.requests += [one.id for one, _ in waiting if one.id not in self.requests]
+        if rented >= SESSIONS_MAX:
+            await self._give_up()
+            return
+        # Late in the day nobody counts on what is still to be decided.
+        is_early = self.place.elapsed_s < HOPEFUL_S
+        hopeful = sum(1 for one, _ in waiting if is_early and one.state is RequestState.PENDING)
+        if is_time and rented + hopeful < SESSIONS_MIN and self.asked < ASKED_MAX:
+            await self.ask()
         for request, tokens in waiting:
             if tokens:
                 await self._decide(request, tokens)
+
+    async def _give_up(self) -> None:
+        """Everybody withdraws what they asked for, and ends what they have."""
+        for request_id in self.requests:
+            view = await self._view(request_id) if request_id not in self.given_up else None
+            if view is None:
+                continue
+            owner = Actor.from_ref(view.request.requester)
+            is_open = view.request.state in OPEN
+            ended = await self.place.by_a_process(
+                lambda w, i=request_id, o=owner, f=is_open: w.cancel(i, o) if f else w.end(i, o)  # type: ignore[misc]
+            )
+            if ended is not None:
+                self.given_up.add(request_id)
+            self._note("give up", request_id, ended)
 
     async def _decide(self, request: Request, shown: Sequence[Token]) -> None:
         random, chance = self.place.random, self.place.random.randrange(100)
@@ -100,6 +130,7 @@ class People:
             return
         wanted = "reject" if chance < CANCELLED + REJECTED else "approve"
         tokens = [one for one in shown if one.action == wanted]
+        tokens = [one for one in tokens if any((one.token, name) not in self.pressed for name in APPROVERS)]
         if not tokens:
             return
         token: Token = random.choice(tokens)
@@ -108,7 +139,8 @@ class People:
 
     async def _click(self, token: str, request_id: str, times: int = 1) -> None:
         """Press a button, perhaps twice at once, in whichever processes get it; it may be somebody who must not."""
-        who = [person(name) for name in self.place.random.sample(APPROVERS, len(APPROVERS))]
+        names = self.place.random.sample(APPROVERS, len(APPROVERS))
+        who = [person(name) for name in sorted(names, key=lambda one: (token, one) in self.pressed)]
         if self.place.random.random() < FORBIDDEN:
             who = [person(self.place.random.choice((*OWNERS, STRANGER))) for _ in who]
 
@@ -118,7 +150,9 @@ class People:
             return await decisions.decide(hands.ctx, Decide(token, facts(actor), seen=seen))
 
         replies = await asyncio.gather(*(self.place.by_a_process(partial(click, actor)) for actor in who[:times]))
-        for reply in replies:
+        for actor, reply in zip(who, replies, strict=False):
+            if reply is not None:
+                self.pressed.add((token, actor.id))
             self._note("click", request_id, reply)
 
     async def do_something(self) -> None:

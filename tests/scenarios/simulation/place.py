@@ -245,7 +245,7 @@ class Place:
         self.kills += 1
         self.processes.remove(dead)
         await dead.bury()
-        down_s = 0.0 if self.weather.is_calm else self.random.choice((0.0, 5.0, 60.0, 900.0))
+        down_s = 0.0 if self.weather.is_calm else self.random.choice((0.0, 5.0, 60.0, 600.0))
         self.note(f"process {dead.number} died after {dead.steps} steps, and is away for {down_s:.0f} s")
 
         async def again() -> None:

@@ -25,9 +25,10 @@ from tests.scenarios.simulation.people import People
 from tests.scenarios.simulation.place import Place, digest, journal, place
 from tests.support.databases import copy_sqlite
 
-TROUBLE_S, REST_S, REST_STEP_S = 3600.0, 16_200.0, 1800.0
-#: By then so many processes must have been killed: one is killed at once if there were fewer.
-KILLED_BY_S = {1200.0: 1, 2000.0: 2, 2700.0: 3}
+TROUBLE_S, REST_S, REST_STEP_S = 2700.0, 16_200.0, 1800.0
+#: By then so many processes must have been killed: one is killed at once, or as soon as one works, if there were fewer.
+KILLED_BY_S = {700.0: 1, 1150.0: 2, 1600.0: 3}
+KILL_AGAIN_S = 120.0
 #: The invariants are read whole, so they are checked at every so many steps, and after a crash.
 CHECKED_EVERY = 60
 #: How often a kill or a pause waits for one of the failpoints: the functions in which a step can be half done.
@@ -152,11 +153,16 @@ async def _kill(here: Place) -> None:
         process.kill_after(here.random.choice((1, 5, 20, 100, 300)) * here.random.randint(1, 5))
 
 
-async def _kill_if_fewer(here: Place, kills: int) -> None:
-    """A kill that waits for a failpoint may wait in vain."""
-    process = here.a_process() if here.kills < kills else None
-    if process is not None:
-        process.kill_after(here.random.randint(1, 50))
+async def _kill_if_fewer(here: Place, kills: int, *, is_again: bool = False) -> None:
+    """A kill that waits for a failpoint may wait in vain, so the next one waits for a few steps only."""
+    if here.kills >= kills or here.weather.is_calm:
+        return
+    process = here.a_process()
+    if process is not None and not is_again and here.random.random() < AIMED:
+        process.kill_after(here.random.randint(1, 3), here.random.choice(FAILPOINTS))
+    elif process is not None:
+        process.kill_after(here.random.randint(1, 5 if is_again else 50))
+    here.after(KILL_AGAIN_S, partial(_kill_if_fewer, here, kills, is_again=True))
 
 
 async def _pause(here: Place) -> None:

@@ -76,11 +76,11 @@ def draw(random: Random, clouds: Mapping[str, SandboxCloud]) -> Profile:
     there = [one for one in WHILE_RUNNING if one.cloud in chosen and random.random() < 0.4]
     return Profile(
         clouds=chosen,
-        replicas=random.choice((1, 1, 1, 1, 2, 2, 3)),
+        replicas=random.choice((1, 1, 1, 1, 1, 2, 2, 3)),
         wire={} if is_quiet else {one: random.choice(RATES) for one in WireFault if random.random() < 0.35},
         sandbox=sandbox,
         disturbances=() if is_quiet else tuple(there),
-        kills=random.choice((1, 2, 3, 4)),
+        kills=random.choice((2, 3, 4)),
         pauses=random.choice((0, 0, 1, 2)),
         clock_steps=random.choice((0, 0, 0, 1)),
         slack_outages=random.choice((0, 0, 1)),
