@@ -51,7 +51,7 @@ _CREATES = (
                 "return True",
             ),
         ),
-        seed=3,
+        seed=5,
         test=f"{CREATES}::test_a_create_that_lands_within_the_quarantine_is_adopted",
     ),
     Guard(

@@ -111,14 +111,10 @@ class People:
             view = await self._view(request_id) if request_id not in self.given_up else None
             if view is None:
                 continue
-            owner = Actor.from_ref(view.request.requester)
-            is_open = view.request.state in OPEN
-            ended = await self.place.by_a_process(
-                lambda w, i=request_id, o=owner, f=is_open: w.cancel(i, o) if f else w.end(i, o)  # type: ignore[misc]
-            )
-            if ended is not None:
+            reply = await self.place.by_a_process(partial(_leave, view.request))
+            if reply is not None:
                 self.given_up.add(request_id)
-            self._note("give up", request_id, ended)
+            self._note("give up", request_id, reply)
 
     async def _decide(self, request: Request, shown: Sequence[Token]) -> None:
         random, chance = self.place.random, self.place.random.randrange(100)
@@ -194,3 +190,8 @@ class People:
 
 async def _more(request_id: str, owner: Actor, key: str, hands: World) -> Reply:
     return await hands.more(request_id, "0.5", owner, key=key)
+
+
+async def _leave(request: Request, hands: World) -> Reply:
+    owner = Actor.from_ref(request.requester)
+    return await (hands.cancel if request.state in OPEN else hands.end)(request.id, owner)
