@@ -158,8 +158,11 @@ async def _acknowledged(
     if fresh.state is not InstanceState.TERMINATING:
         return
     if fresh.terminate_acked_at is not None:
-        if was_there and _was_not_done(ctx, fresh, fresh.terminate_acked_at, called_at):
-            values: dict[str, Any] = {"terminate_called_at": called_at, "terminate_acked_at": now}
+        if was_there:
+            # Perhaps only this call ended it, which then counts in the most that it can have cost.
+            values: dict[str, Any] = {"terminate_called_at": called_at}
+            if _was_not_done(ctx, fresh, fresh.terminate_acked_at, called_at):
+                values["terminate_acked_at"] = now
             await amend(tx, Instance, row.id, version=fresh.version, **values)
         return
     said: dict[str, Any] = {"terminate_acked_at": now, **({} if fresh.worked_at else unseen)}

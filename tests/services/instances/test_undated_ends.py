@@ -107,6 +107,29 @@ async def test_an_end_that_was_accepted_and_not_done_is_booked_until_the_one_tha
     assert low_usd <= w.bill() <= high_usd
 
 
+@pytest.mark.parametrize("phase_s", [0, 20, 40])
+async def test_an_order_that_is_repeated_soon_and_accepted_again_may_be_the_one_that_ended_it(
+    bare: World, phase_s: int
+) -> None:
+    """A cloud may accept an order again while it lists late what has ended, so nobody knows which one it was."""
+    w = bare
+    request_id = await in_use(w, "lambda")
+    w.arm("destroy_not_done", "lambda", times=1)
+    w.clock.advance(phase_s)
+    await w.end(request_id)
+    await termination.terminate_due(w.ctx)
+    accepted_at = w.clock.now()
+    w.clock.advance(25)
+    await termination.terminate_due(w.ctx)
+    assert w.alive() == []
+    for _ in range(4):
+        await later(w, 40, "lambda")
+    row = await only(w)
+    assert (row.state, row.ended_at) == (InstanceState.GONE, accepted_at)
+    low_usd, high_usd = known(w, row)
+    assert low_usd < w.bill() <= high_usd
+
+
 async def test_the_first_look_that_lacked_a_lost_machine_may_have_been_wrong(bare: World) -> None:
     w = bare
     await in_use(w)
