@@ -18,6 +18,7 @@ from bot.services.notifications.paging import alone, page_in
 from bot.services.outbox import barrier
 from bot.services.people import direct_messages
 from bot.services.runtime import recovery_mode
+from bot.services.runtime.clock_guard import approved_now
 from bot.services.runtime.context import Context
 from ledger.core import Claim, Tx, amend, claim_rows, decide, lock_family, move, release
 from ledger.kernel.actor import Actor
@@ -94,10 +95,11 @@ async def _terminate(ctx: Context, held: Claim, row: Instance, began_at: datetim
             await release(tx, Instance, held, due_at=waits_until)
         ctx.hints.outbox.set()
         return
-    called_at, was_there = ctx.clock.now(), None
+    called_at, was_there = approved_now(ctx.clock), None
     problem, unreachable, had_no_effect = "", False, False
-    # A call that its cloud accepted has a time already, which only another accepted call may change.
-    notes_call = not is_accepted or row.terminate_called_at is None
+    # A call that its cloud accepted has a time already, which only another accepted call may change. A clock that no
+    # cloud has confirmed gives none: it may be hours behind, and the end would be booked before the start.
+    notes_call = called_at is not None and (not is_accepted or row.terminate_called_at is None)
     try:
         if row.ref is None:
             raise ValueError(f"{row.id} is ending but has no id at its cloud")
@@ -123,8 +125,8 @@ async def _terminate(ctx: Context, held: Claim, row: Instance, began_at: datetim
     async with ctx.db.write() as tx:
         await lock_family(tx, Instance, row.id)
         fresh = await tx.get_one(Instance, row.id, populate_existing=True)
-        if was_there is not None:
-            await _acknowledged(ctx, tx, row, fresh, called_at, alive_at, now, unseen, was_there=was_there)
+        if was_there is not None and approved_now(ctx.clock) is not None:
+            await _acknowledged(ctx, tx, row, fresh, called_at or now, alive_at, now, unseen, was_there=was_there)
         waiting_s = (now - _sent_since(fresh)).total_seconds()
         pause_s = min(max(ctx.timing.terminate_retry_s, waiting_s / 2), ctx.timing.terminate_retry_max_s)
         back = {"terminate_called_at": row.terminate_called_at} if had_no_effect and notes_call else {}

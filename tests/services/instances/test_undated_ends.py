@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import cast
 
@@ -10,6 +11,7 @@ import pytest
 from bot.rules.billing.true_up import SETTLED
 from bot.services.billing import bill_confirmation, true_up
 from bot.services.instances import termination
+from bot.services.runtime.clock_guard import CONFIRM_S, GuardedClock
 from ledger.kernel.states import InstanceState
 from providers.contract import Provider
 from providers.errors import Unavailable
@@ -128,6 +130,34 @@ async def test_an_order_that_is_repeated_soon_and_accepted_again_may_be_the_one_
     assert (row.state, row.ended_at) == (InstanceState.GONE, accepted_at)
     low_usd, high_usd = known(w, row)
     assert low_usd < w.bill() <= high_usd
+
+
+def start(w: World, *, off: timedelta) -> None:
+    """A process starts on a machine whose clock is wrong by `off`, and one cloud shows it the time."""
+    w.machine.off = off
+    clock = GuardedClock(w.machine, confirm_s=CONFIRM_S)
+    clock.note_date("vast", w.clock.now(), 0.1)
+    w.ctx = replace(w.ctx, clock=clock)
+
+
+async def test_a_process_that_starts_an_hour_behind_dates_no_end(bare: World) -> None:
+    """Its clock shows a time before the launch, and a single cloud is not believed at once."""
+    w = bare
+    request_id = await in_use(w)
+    start(w, off=-timedelta(hours=1))
+    await w.end(request_id)
+    await termination.terminate_due(w.ctx)
+    assert w.alive() == []
+    start(w, off=timedelta())
+    for _ in range(4):
+        await later(w, 40)
+    row = await only(w)
+    assert row.state is InstanceState.GONE
+    assert str(row.billing_from) < str(row.ended_at)
+    w.clock.advance((SETTLED + timedelta(hours=2)).total_seconds())
+    await true_up.reconcile_due(w.ctx)
+    assert abs(await off(w)) <= w.bill() / 100
+    assert await bill_confirmation.unconfirmed(w.ctx) == []
 
 
 async def test_the_first_look_that_lacked_a_lost_machine_may_have_been_wrong(bare: World) -> None:
