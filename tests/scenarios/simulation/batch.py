@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import time
+import traceback
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -66,7 +67,7 @@ def played(
         for seed in seeds:
             if until_s is not None and time.monotonic() >= until_s:
                 return
-            yield play(seed)
+            yield _outcome(play, seed)
         return
     with ExitStack() as stack:
         context = multiprocessing.get_context("fork")
@@ -76,7 +77,7 @@ def played(
         while True:
             is_over = until_s is not None and time.monotonic() >= until_s
             while not is_over and len(waiting) < workers * AHEAD and (coming := next(seeds, None)) is not None:
-                waiting.append(pool.submit(play, coming))
+                waiting.append(pool.submit(_outcome, play, coming))
             if is_over:
                 # Only what was not begun can be taken back; it is always the last of them.
                 while waiting and waiting[-1].cancel():
@@ -84,6 +85,15 @@ def played(
             if not waiting:
                 return
             yield waiting.popleft().result()
+
+
+def _outcome(play: Callable[[int], Outcome], seed: int) -> Outcome:
+    """Play one seed. An error in it breaks this seed only, and is shown with `--history`."""
+    try:
+        return play(seed)
+    except Exception as error:  # noqa: BLE001 # The other seeds are played all the same.
+        said = f"nothing raises an error: {type(error).__name__}: {str(error).partition(chr(10))[0]}"
+        return Outcome(seed, [said], "", [], journal=traceback.format_exc().splitlines())
 
 
 def those_left(first: int, number: int | None, known: list[Played]) -> Iterator[int]:

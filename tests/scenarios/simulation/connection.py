@@ -17,9 +17,12 @@ class Connections:
 
     def __init__(self) -> None:
         self.open: list[InlineConnection] = []
+        self.is_cut = False
 
     def __call__(self, path: str, *, busy_timeout_ms: int) -> InlineConnection:
-        """Open one more."""
+        """Open one more. A killed process opens none: its tasks go on for a few steps, until they are cancelled."""
+        if self.is_cut:
+            raise sqlite3.OperationalError("the process is dead")
         made = InlineConnection(path, busy_timeout_ms=busy_timeout_ms)
         self.open.append(made)
         return made
@@ -31,6 +34,7 @@ class Connections:
 
     def cut(self) -> None:
         """Close all of them now; what was not committed is lost."""
+        self.is_cut = True
         for one in self.open:
             one.writes = False
             one.raw.close()

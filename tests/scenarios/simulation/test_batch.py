@@ -24,6 +24,20 @@ def test_outcomes_come_in_the_order_of_their_seeds(workers: int) -> None:
     assert [(one.seed, one.digest) for one in found] == [(n, f"d{n}") for n in range(1, 8)]
 
 
+def fails_at_two(seed: int) -> Outcome:
+    """Seed 2 raises an error."""
+    if seed == 2:
+        raise ValueError("no such row\nand more")
+    return outcome_of(seed)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_an_error_breaks_its_seed_only(workers: int) -> None:
+    one, two, _ = played(iter(range(1, 4)), fails_at_two, workers=workers, until_s=None)
+    assert (one.violations, two.violations) == ([], ["nothing raises an error: ValueError: no such row"])
+    assert any("fails_at_two" in line for line in two.journal)
+
+
 @pytest.mark.parametrize("workers", [1, 2])
 def test_no_seed_begins_after_the_time_that_was_given(workers: int) -> None:
     assert not list(played(those_left(1, None, []), outcome_of, workers=workers, until_s=time.monotonic()))

@@ -7,6 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from sqlalchemy.exc import OperationalError
 
 from bot.services.runtime.clock_guard import approved_now
 from tests.scenarios.simulation.loop import SimulatedClock, VirtualLoop
@@ -39,3 +40,21 @@ def test_a_process_believes_no_clock_at_its_start_and_the_end_of_the_trouble_rig
         machine, believed = runner.run(watched())
     assert believed is None
     assert machine.off == timedelta()
+
+
+@pytest.mark.quick
+def test_what_a_killed_process_still_does_opens_no_connection(sqlite_template: Path, tmp_path: Path) -> None:
+    clock = SimulatedClock()
+
+    async def killed() -> None:
+        async with place(copy_sqlite(sqlite_template, tmp_path), 140, clock) as here:
+            dead = here.processes[0]
+            dead.cut()
+            with pytest.raises(OperationalError, match="dead"):
+                async with dead.life.ctx.db.write():
+                    pass
+            async with here.begin(dead.number, dead.machine).life.ctx.db.write():
+                pass
+
+    with asyncio.Runner(loop_factory=lambda: VirtualLoop(clock)) as runner:
+        runner.run(killed())
