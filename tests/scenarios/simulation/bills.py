@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from decimal import Decimal
 
 from bot.services.audit.invariants.money import SPENT
@@ -20,8 +20,15 @@ OVER = frozenset({InstanceState.GONE, InstanceState.TOMBSTONE})
 REPLACED = "the ledger agrees with the bill"
 
 
-def differences(ctx: Context, books: Books, instances: Iterable[TrueInstance]) -> Iterator[str]:
-    """Name every instance whose bill is not what was booked, nor in the range that was reported as unreconciled."""
+def differences(
+    ctx: Context, books: Books, instances: Iterable[TrueInstance], unseen: Collection[str] = ()
+) -> Iterator[str]:
+    """Name every instance whose bill is not what was booked, nor in the range that was reported as unreconciled.
+
+    `unseen` vanished by themselves before the ledger had them. Nobody can know of one that did so after its create was
+    given up.
+    """
+    given_up = {(row.cloud, row.name): row.ended_at for row in books.instances if row.state is InstanceState.TOMBSTONE}
     booked: defaultdict[str, Decimal] = defaultdict(Decimal)
     for entry in books.entries:
         if entry.kind in SPENT:
@@ -41,6 +48,9 @@ def differences(ctx: Context, books: Books, instances: Iterable[TrueInstance]) -
         silent = true_up.reports_no_charges(ctx.providers[orphan.cloud].capabilities)
         ranges[at] = (ranges[at][0] + (Decimal(0) if silent else mine), ranges[at][1] + mine)
     for item in instances:
+        over_at = given_up.get((item.cloud, item.name or ""))
+        if item.ref in unseen and over_at is not None and (item.ended_at is None or item.ended_at > over_at):
+            continue
         found = ranges.get((item.cloud, item.ref)) or ranges.get((item.cloud, item.name or ""))
         bill = item.total_usd
         if found is None:

@@ -98,6 +98,8 @@ class Place:
     undo: dict[tuple[str, str], str] = field(default_factory=dict)
     #: The ids at their clouds of instances that were, for a time, in no listing and no read while they ran.
     hidden: set[str] = field(default_factory=set)
+    #: Those that vanished by themselves before the ledger had them.
+    unseen: set[str] = field(default_factory=set)
     kills: int = 0
     steps: int = 0
     began_at: datetime = field(init=False)
@@ -288,7 +290,7 @@ class Place:
     def bill_differences(self, books: Books) -> list[str]:
         """The instances whose bill is not what the ledger says; bills must be settled."""
         instances = [one for cloud in self.clouds.values() for one in cloud.instances()]
-        return list(differences(self.processes[0].life.ctx, books, instances))
+        return list(differences(self.processes[0].life.ctx, books, instances, self.unseen))
 
     def broken_promises(self, books: Books) -> list[str]:
         """What the whole history must show, and does not."""

@@ -225,6 +225,9 @@ async def _disturb(here: Place, cloud: str, what: str, undone_by: str) -> None:
     here.note(f"{cloud} {ref}: {what}")
     if what == HIDES:
         here.hidden.add(ref)
+    if what == "vanish":
+        books = await here.books()
+        here.unseen |= {ref} - {row.ref for row in books.instances} - {orphan.ref for orphan in books.orphans}
     if undone_by:
         here.undo[cloud, ref] = undone_by
         here.after(here.random.uniform(60, 1200), partial(here.make_good, cloud, ref))

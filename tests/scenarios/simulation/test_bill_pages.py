@@ -10,7 +10,7 @@ import pytest
 
 from bot.rules.billing.true_up import SETTLED
 from bot.services.billing import bill_confirmation, true_up
-from bot.services.instances import reconcile, termination
+from bot.services.instances import launch, reconcile, termination
 from ledger.engine.db import Database
 from ledger.kernel.states import InstanceState, NotificationKind
 from providers.sandbox.clock import SandboxTiming
@@ -87,3 +87,23 @@ async def test_time_that_the_ledger_lacks_is_confirmed_only_where_the_cloud_hid_
     before, replies, after = await disagreements(w, {ref} if was_hidden else set())
     assert len(before) == 1
     assert (replies, after) == ((["bill_confirmed"], []) if was_hidden else ([], before))
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("vanishes_after_s", [100, 3600])
+async def test_what_vanished_unseen_after_its_create_was_given_up_is_unknown_to_everybody(
+    w: World, vanishes_after_s: float
+) -> None:
+    w.arm("create_lost_reply", "tensordock")
+    request_id = await w.approved(candidates=("tensordock",))
+    await launch.send_due(w.ctx)
+    (made,) = w.instances()
+    w.clouds["tensordock"].disturb(made.ref, "ghost")
+    await w.run(vanishes_after_s, 60)
+    w.clouds["tensordock"].disturb(made.ref, "vanish")
+    await w.run(600, 60)
+    row = (await w.view(request_id)).instances[0]
+    assert row.state is InstanceState.TOMBSTONE
+    books, is_late = await w.books(), vanishes_after_s > 600
+    found = list(differences(w.ctx, books, w.instances()))
+    assert (len(found), len(list(differences(w.ctx, books, w.instances(), {made.ref})))) == (int(is_late), 0)
