@@ -74,6 +74,7 @@ async def adopt(ctx: Context, tx: Tx, instance_id: str, seen: ObservedInstance, 
     grant = await move(tx, GrantRow, row.grant_id, GrantState.USED, now, SYSTEM)
     session = await tx.get_one(Session, row.session_id, populate_existing=True)
     if session.state is SessionState.TERMINATING:
+        await _take_rate(ctx, tx, row, seen, now)
         await end_instance(tx, row, session.end_code, session.end_reason, now, SYSTEM)
     else:
         await ends_at(tx, session, await approved_end(ctx, tx, session, row, grant, sent_at, row.price_usd_h), now)
@@ -107,15 +108,25 @@ async def check_rate(
     if step is PriceStep.END:
         verdict = billed_rate(seen.price_usd_h, approved.usd_h)
         await end_announced(ctx, tx, row, EndReason.BILLED_ABOVE_CAP, verdict.sentence, now)
-    # A stopped instance may be listed at the rate of its disk; the time before was billed at the rate of its GPU.
-    runs = seen.status is InstanceStatus.RUNNING
-    if seen.price_usd_h is not None and (seen.price_usd_h > row.price_usd_h or (runs and seen.price_usd_h > 0)):
-        if money.rate(seen.price_usd_h) != row.price_usd_h:
-            await change_rate(ctx, tx, row.id, seen.price_usd_h, now)
-        if step is not PriceStep.END and session.deadline is not None:
-            end = await paid_until(ctx, tx, row, grant, money.rate(seen.price_usd_h), session.deadline)
-            await ends_at(tx, session, end, now)
+    price_usd_h = await _take_rate(ctx, tx, row, seen, now)
+    if price_usd_h is not None and step is not PriceStep.END and session.deadline is not None:
+        await ends_at(tx, session, await paid_until(ctx, tx, row, grant, price_usd_h, session.deadline), now)
     return step is not PriceStep.END
+
+
+async def _take_rate(ctx: Context, tx: Tx, row: Instance, seen: ObservedInstance, now: datetime) -> Decimal | None:
+    """Book by the rate at which the cloud lists an instance, in dollars per hour, and return it; None: it lists none.
+
+    A stopped instance may be listed at the rate of its disk; the time before was billed at the rate of its GPU.
+    """
+    if seen.price_usd_h is None:
+        return None
+    price_usd_h, runs = money.rate(seen.price_usd_h), seen.status is InstanceStatus.RUNNING
+    if seen.price_usd_h <= row.price_usd_h and not (runs and price_usd_h > 0):
+        return None
+    if price_usd_h != row.price_usd_h:
+        await change_rate(ctx, tx, row.id, price_usd_h, now)
+    return price_usd_h
 
 
 async def paid_until(

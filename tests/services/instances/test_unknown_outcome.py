@@ -10,6 +10,7 @@ from typing import cast
 
 import pytest
 
+from bot.services.billing import true_up
 from bot.services.instances import launch
 from bot.services.instances.unknown_outcome import IN_DOUBT, UNCLEAR, quarantine
 from bot.services.notifications.clock_check import clock_check_due
@@ -152,3 +153,18 @@ async def test_a_create_whose_sender_died_is_announced_while_no_cloud_answers(
         await lighten(w)
         await w.run(300)
         assert await state(w, request_id) is InstanceState.LIVE
+
+
+async def test_what_is_found_after_its_end_was_ordered_is_booked_at_the_rate_that_its_cloud_bills(w: World) -> None:
+    w.arm("price_higher_than_quoted", "lambda")
+    w.arm("create_lost_reply", "lambda")
+    request_id = await w.approved(candidates=("lambda",))
+    await launch.send_due(w.ctx)
+    approved_usd_h = (await w.view(request_id)).instances[0].price_usd_h
+    await w.end(request_id)
+    await w.run(180, 15)
+    row = (await w.view(request_id)).instances[0]
+    assert (row.state, row.price_usd_h > approved_usd_h) == (InstanceState.GONE, True)
+    between = true_up.bounds(w.ctx, row)
+    assert between is not None
+    assert between[0] <= w.bill() <= between[1]
