@@ -49,7 +49,7 @@ async def since_absence(ctx: Context, row: Instance, at: datetime) -> dict[str, 
 
 async def since_order(ctx: Context, row: Instance, *, was_there: bool | None) -> dict[str, Any]:
     """Return the same for an instance that its cloud accepts to end, and that was not listed just before the order."""
-    if not was_there or row.terminate_asked_at is None or row.cloud not in ctx.listed_at or _is_known(row):
+    if not was_there or row.terminate_asked_at is None or _is_known(row):
         return {}
     return await _last_worked(ctx, row, row.terminate_asked_at, UNSEEN_SWEEPS)
 

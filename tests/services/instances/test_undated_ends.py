@@ -176,13 +176,20 @@ async def test_the_first_look_that_lacked_a_lost_machine_may_have_been_wrong(bar
     assert low_usd < w.bill() <= high_usd
 
 
-@pytest.mark.parametrize("unseen_s", [29, 150, 290])
-async def test_what_failed_just_before_its_end_was_ordered_has_a_range_from_then_on(bare: World, unseen_s: int) -> None:
-    """Nothing looked between: the cloud accepts the end of what it bills no more."""
+@pytest.mark.parametrize(("unseen_s", "starts"), [(29, False), (150, False), (290, False), (900, True)])
+async def test_what_failed_just_before_its_end_was_ordered_has_a_range_from_then_on(
+    bare: World, unseen_s: int, starts: bool
+) -> None:
+    """Nothing looked between: the cloud accepts the end of what it bills no more.
+
+    A process that starts does not know when its cloud was listed last.
+    """
     w = bare
     request_id = await in_use(w, "lambda")
     w.clouds["lambda"].disturb(str((await only(w)).ref), "preempted")
     w.clock.advance(unseen_s)
+    if starts:
+        w.ctx.listed_at.clear()
     await w.end(request_id)
     await termination.terminate_due(w.ctx)
     for _ in range(4):
