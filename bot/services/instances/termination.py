@@ -95,7 +95,7 @@ async def _terminate(ctx: Context, held: Claim, row: Instance, began_at: datetim
             await release(tx, Instance, held, due_at=waits_until)
         ctx.hints.outbox.set()
         return
-    called_at, was_there = approved_now(ctx.clock), None
+    called_at, listed_at, was_there = approved_now(ctx.clock), ctx.listed_at.get(row.cloud), None
     problem, unreachable, had_no_effect = "", False, False
     # A call that its cloud accepted has a time already, which only another accepted call may change. A clock that no
     # cloud has confirmed gives none: it may be hours behind, and the end would be booked before the start.
@@ -121,7 +121,7 @@ async def _terminate(ctx: Context, held: Claim, row: Instance, began_at: datetim
     # When it was last alive says something only where the cloud does not know it, and was not called before.
     unknown = was_there is False and row.terminate_called_at is None
     alive_at = await last_heartbeat_at(ctx, row) if unknown else None
-    unseen = await since_order(ctx, row, was_there=was_there)
+    unseen = await since_order(ctx, row, listed_at, was_there=was_there)
     async with ctx.db.write() as tx:
         await lock_family(tx, Instance, row.id)
         fresh = await tx.get_one(Instance, row.id, populate_existing=True)

@@ -10,7 +10,7 @@ import pytest
 
 from bot.rules.billing.true_up import SETTLED
 from bot.services.billing import bill_confirmation, true_up
-from bot.services.instances import termination
+from bot.services.instances import reconcile, termination
 from bot.services.runtime.clock_guard import CONFIRM_S, GuardedClock
 from ledger.kernel.states import InstanceState
 from providers.contract import Provider
@@ -176,9 +176,22 @@ async def test_the_first_look_that_lacked_a_lost_machine_may_have_been_wrong(bar
     assert low_usd < w.bill() <= high_usd
 
 
-@pytest.mark.parametrize(("unseen_s", "starts"), [(29, False), (150, False), (290, False), (900, True)])
+class ListedMeanwhile(Hiding):
+    """A cloud that is listed between the note of the call and its order to end, without what has failed."""
+
+    world: World
+
+    async def terminate(self, ref: str) -> bool:
+        await reconcile.observe(self.world.ctx, self.inner.name)
+        return await self.inner.terminate(ref)
+
+
+@pytest.mark.parametrize(
+    ("unseen_s", "starts", "listed"),
+    [(29, False, False), (150, False, False), (290, False, False), (900, True, False), (900, True, True)],
+)
 async def test_what_failed_just_before_its_end_was_ordered_has_a_range_from_then_on(
-    bare: World, unseen_s: int, starts: bool
+    bare: World, unseen_s: int, starts: bool, listed: bool
 ) -> None:
     """Nothing looked between: the cloud accepts the end of what it bills no more.
 
@@ -190,6 +203,9 @@ async def test_what_failed_just_before_its_end_was_ordered_has_a_range_from_then
     w.clock.advance(unseen_s)
     if starts:
         w.ctx.listed_at.clear()
+    if listed:
+        w.wrap("lambda", lambda inner: cast("Provider", ListedMeanwhile(inner)))
+        cast("ListedMeanwhile", w.ctx.providers["lambda"]).world = w
     await w.end(request_id)
     await termination.terminate_due(w.ctx)
     for _ in range(4):
