@@ -172,7 +172,8 @@ async def _acknowledged(
         # Those since the call stay: they show that it ended, even if this process stood still with the reply.
         said["absent_at"] = [at for at in fresh.absent_at if datetime.fromisoformat(at) >= called_at]
     elif row.terminate_called_at is not None:
-        said["terminate_acked_at"] = row.terminate_called_at
+        # The later time of this call says that no reply dates the end. A clock in doubt has not noted it before.
+        said |= {"terminate_acked_at": row.terminate_called_at, "terminate_called_at": called_at}
     else:
         said["trouble_at"] = fresh.trouble_at or min(alive_at or row.reachable_at or now, now)
     await amend(tx, Instance, row.id, version=fresh.version, **said)

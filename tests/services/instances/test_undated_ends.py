@@ -24,14 +24,17 @@ class LateOrder(InFront):
     """A cloud that gets its first order to end after its caller's time is over.
 
     With `retried` it gets it in the second call, which repeats it, and whose last answer is that there is no such
-    machine.
+    machine. `confirms` is a clock to which that answer shows the time.
     """
 
     retried, calls = False, 0
+    confirms: GuardedClock | None = None
 
     async def terminate(self, ref: str) -> bool:
         self.calls += 1
         if self.retried and self.calls > 1:
+            if self.confirms is not None:
+                self.confirms.note_date(self.inner.name, self.confirms.now(), 0.1)
             await self.inner.terminate(ref)
             return False
         raise Unavailable(self.inner.name, "no reply")
@@ -63,16 +66,23 @@ async def test_an_end_that_no_reply_dates_may_have_been_at_any_time_until_it_was
     assert low_usd < w.bill() <= high_usd
 
 
-async def test_a_bill_for_time_after_a_call_without_a_reply_is_booked_without_a_person(bare: World) -> None:
-    """The call never reached the cloud, which was called again half an hour later."""
+@pytest.mark.parametrize("starts", [False, True])
+async def test_a_bill_for_time_after_a_call_without_a_reply_is_booked_without_a_person(
+    bare: World, starts: bool
+) -> None:
+    """The call never reached the cloud, which was called again half an hour later, perhaps by a process that starts."""
     w = bare
     request_id = await in_use(w, "tensordock")
     w.wrap("tensordock", lambda inner: cast("Provider", LateOrder(inner)))
-    cast("LateOrder", w.ctx.providers["tensordock"]).retried = True
+    late = cast("LateOrder", w.ctx.providers["tensordock"])
+    late.retried = True
     await w.end(request_id)
     await termination.terminate_due(w.ctx)
     called_at = w.clock.now()
     w.clock.advance(1800)
+    if starts:
+        late.confirms = GuardedClock(w.machine, confirm_s=CONFIRM_S)
+        w.ctx = replace(w.ctx, clock=late.confirms)
     await termination.terminate_due(w.ctx)
     for _ in range(4):
         await later(w, 40, "tensordock")
