@@ -21,8 +21,8 @@ from ledger.engine.db import Database
 from ledger.kernel.states import InstanceState
 from providers.contract import Provider
 from tests.api.door import ADA, JOB, Door, code_of, opened
-from tests.services.billing.test_true_up import Silent
 from tests.support.clock import SteppedClock
+from tests.support.proxy_provider import Silent
 from tests.support.world import BOB, checked_world
 
 

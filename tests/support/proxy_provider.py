@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, cast
 
 from ledger.kernel.grant import Grant
-from providers.contract import InstanceSpec, ObservedInstance, Provider
+from providers.capabilities import Capabilities
+from providers.contract import InstanceSpec, Listing, ObservedInstance, Provider
 
 
 class InFront:
@@ -18,6 +20,21 @@ class InFront:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
+
+
+class Hiding(InFront):
+    """A cloud whose listings leave everything out."""
+
+    async def list(self) -> Listing:
+        return replace(await self.inner.list(), items=())
+
+
+class Silent(InFront):
+    """A cloud that never says what it charged."""
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return replace(self.inner.capabilities, charges=False)
 
 
 class _Dying(InFront):

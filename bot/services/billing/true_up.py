@@ -229,14 +229,14 @@ def reports_no_charges(able: Capabilities) -> bool:
 def bounds(ctx: Context, row: Instance) -> Range | None:
     """Return the least and most that an instance that ended can have cost.
 
-    None where its cloud says what it charged, or charges nothing. The difference is *unreconciled*.
+    None where its cloud says what it charged, or charges nothing. The difference is *unreconciled*. No bill names an
+    instance that nobody saw, so a launch that was given up has a range at every cloud that charges.
     """
     provider = ctx.providers.get(row.cloud)
     if provider is None or row.ended_at is None or row.state is InstanceState.REJECTED:
         return None
     rule, derived = provider.capabilities.billing, provider.capabilities.charges_derived
     if row.state is InstanceState.TOMBSTONE:
-        # It may have existed until it was given up, and a bill does not name an instance that nobody saw.
         most_usd = so_far(row.sent_at, row.ended_at, row.price_usd_h, rule)
         return None if provider.capabilities.free else (Decimal(0), most_usd)
     if not reports_no_charges(provider.capabilities):

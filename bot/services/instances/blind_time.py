@@ -25,9 +25,10 @@ async def since_trouble(
 
     It is empty again when an instance that was not ordered to end works again.
     """
+    listed_at = ctx.listed_at.get(row.cloud)
     if row.state is not InstanceState.TERMINATING:
         if changes.get("trouble_at") is not None:
-            return await _last_worked(ctx, row, at, ctx.listed_at.get(row.cloud))
+            return await _last_worked(ctx, row, at, listed_at)
         works = changes.get("trouble_at", row.trouble_at) is None
         return {"worked_at": None} if works and row.worked_at is not None else {}
     # The termination explains that an instance is offline, and never an error.
@@ -37,7 +38,6 @@ async def since_trouble(
     if row.terminate_acked_at is not None or _is_known(row):
         return {}
     # Its failure is stored nowhere else, so it is stored even if its cloud was listed just before.
-    listed_at = ctx.listed_at.get(row.cloud)
     return await _last_worked(ctx, row, at, listed_at) or {"worked_at": listed_at}
 
 

@@ -141,7 +141,7 @@ class EndWatchdog:
         last_s, accepted = self._last_s.get((one.instance_id, order or "")), one.accepted_at
         if last_s is not None and self.ctx.clock.monotonic() - last_s < AGAIN.total_seconds():
             return None
-        # A time to come is one of a clock that was wrong.
+        # Only a wrong clock has stored a time that is still to come.
         return None if accepted is not None and timedelta() <= now - accepted < AGAIN else order
 
     async def _may_use_the_copy(self) -> bool:

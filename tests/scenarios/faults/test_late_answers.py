@@ -18,9 +18,9 @@ from bot.services.runtime.context import Hints
 from ledger.kernel.grant import Grant
 from ledger.kernel.states import InstanceState, RequestState
 from ledger.models import Instance
-from providers.contract import InstanceSpec, Listing, NotSeen, ObservedInstance, Offer, Provider
+from providers.contract import InstanceSpec, NotSeen, ObservedInstance, Offer, Provider
 from tests.support.clock import SteppedClock
-from tests.support.proxy_provider import Gate, InFront, alive, gated
+from tests.support.proxy_provider import Gate, Hiding, InFront, alive, gated
 from tests.support.world import World
 
 
@@ -43,13 +43,6 @@ class LateCreate(Waiting):
         made = await self.inner.create(spec, grant)
         await self._hold()
         return made
-
-
-class Unlisted(InFront):
-    """A cloud whose listings lack what is new; one that shows an instance would do for the reply to its create."""
-
-    async def list(self) -> Listing:
-        return replace(await self.inner.list(), items=())
 
 
 class LateEnd(Waiting):
@@ -196,7 +189,7 @@ async def late_create(w: World, cloud: str) -> AsyncIterator[None]:
 async def test_a_create_has_the_time_that_its_cloud_takes(w: World, cloud: str) -> None:
     request_id = await w.approved(candidates=(cloud,))
     async with replica(w) as other, late_create(w, cloud):
-        other.wrap(cloud, with_(Unlisted))
+        other.wrap(cloud, with_(Hiding))  # A listing that shows the instance would do for the reply to its create.
         w.clock.advance(w.ctx.providers[cloud].capabilities.create_timeout_s + launch.SEND_WITHIN_S)
         await other.tick()
         assert await states(w, request_id) == [InstanceState.SENDING]

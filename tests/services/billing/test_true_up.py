@@ -20,13 +20,12 @@ from ledger.engine.db import Database
 from ledger.kernel.entry_kind import EntryKind
 from ledger.kernel.states import InstanceState, NotificationKind, OrphanState, SessionState
 from ledger.models import BillLine, GrantRow, Instance
-from providers.capabilities import Capabilities
 from providers.contract import Charge, Provider
 from providers.errors import Unavailable
 from tests.services.runtime.test_recovery_mode import rowless
 from tests.support import rows
 from tests.support.clock import SteppedClock
-from tests.support.proxy_provider import InFront
+from tests.support.proxy_provider import InFront, Silent
 from tests.support.world import World, world
 
 
@@ -39,14 +38,6 @@ class Billed(InFront):
 
     async def charges(self, since: datetime, until: datetime) -> tuple[Charge, ...]:
         return self.change(await self.inner.charges(since, until))
-
-
-class Silent(InFront):
-    """A cloud that never says what it charged."""
-
-    @property
-    def capabilities(self) -> Capabilities:
-        return replace(self.inner.capabilities, charges=False)
 
 
 async def entries(w: World) -> list[Any]:

@@ -16,18 +16,10 @@ from bot.services.instances import reconcile, termination
 from ledger.kernel.clock import Clock
 from ledger.kernel.states import InstanceState
 from ledger.models import Instance
-from providers.capabilities import Capabilities
 from providers.contract import Listing, Provider
 from providers.errors import Unavailable
-from tests.support.proxy_provider import InFront
+from tests.support.proxy_provider import Hiding, InFront, Silent
 from tests.support.world import World
-
-
-class Hiding(InFront):
-    """A cloud whose listings leave everything out."""
-
-    async def list(self) -> Listing:
-        return replace(await self.inner.list(), items=())
 
 
 class LostReply(InFront):
@@ -41,14 +33,6 @@ class LostReply(InFront):
             self.lost += 1
             raise Unavailable(self.inner.name, "no reply")
         return was_there
-
-
-class Silent(InFront):
-    """A cloud that never says what it charged."""
-
-    @property
-    def capabilities(self) -> Capabilities:
-        return replace(self.inner.capabilities, charges=False)
 
 
 async def in_use(w: World, cloud: str = "vast") -> str:

@@ -15,8 +15,8 @@ from bot.services.runtime.clock_guard import CONFIRM_S, GuardedClock
 from ledger.kernel.states import InstanceState
 from providers.contract import Provider
 from providers.errors import Unavailable
-from tests.services.instances.test_lost import Hiding, in_use, known, later, lose, off, only
-from tests.support.proxy_provider import InFront
+from tests.services.instances.test_lost import in_use, known, later, lose, off, only
+from tests.support.proxy_provider import Hiding, InFront
 from tests.support.world import World
 
 
@@ -40,22 +40,27 @@ class LateOrder(InFront):
         raise Unavailable(self.inner.name, "no reply")
 
 
+async def ordered_late(w: World, cloud: str, *, retried: bool) -> LateOrder:
+    """The end of an instance in use was ordered, and no reply came."""
+    request_id = await in_use(w, cloud)
+    w.wrap(cloud, lambda inner: cast("Provider", LateOrder(inner)))
+    late = cast("LateOrder", w.ctx.providers[cloud])
+    late.retried = retried
+    await w.end(request_id)
+    await termination.terminate_due(w.ctx)
+    return late
+
+
 @pytest.mark.parametrize("retried", [False, True])
 async def test_an_end_that_no_reply_dates_may_have_been_at_any_time_until_it_was_known(
     bare: World, retried: bool
 ) -> None:
     w = bare
-    request_id = await in_use(w, "lambda")
-    row = await only(w)
-    w.wrap("lambda", lambda inner: cast("Provider", LateOrder(inner)))
-    late = cast("LateOrder", w.ctx.providers["lambda"])
-    late.retried = retried
-    await w.end(request_id)
-    await termination.terminate_due(w.ctx)
+    late = await ordered_late(w, "lambda", retried=retried)
     called_at = w.clock.now()
     w.clock.advance(300)
     if not retried:
-        await late.inner.terminate(str(row.ref))
+        await late.inner.terminate(str((await only(w)).ref))
     await termination.terminate_due(w.ctx)
     for _ in range(4):
         await later(w, 40, "lambda")
@@ -72,12 +77,7 @@ async def test_a_bill_for_time_after_a_call_without_a_reply_is_booked_without_a_
 ) -> None:
     """The call never reached the cloud, which was called again half an hour later, perhaps by a process that starts."""
     w = bare
-    request_id = await in_use(w, "tensordock")
-    w.wrap("tensordock", lambda inner: cast("Provider", LateOrder(inner)))
-    late = cast("LateOrder", w.ctx.providers["tensordock"])
-    late.retried = True
-    await w.end(request_id)
-    await termination.terminate_due(w.ctx)
+    late = await ordered_late(w, "tensordock", retried=True)
     called_at = w.clock.now()
     w.clock.advance(1800)
     if starts:
