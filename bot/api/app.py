@@ -41,6 +41,12 @@ the same call again gets the same answer. Lists are pages, the newest first."""
 
 def routes(checks: Checks, timeout_s: float = CHECK_TIMEOUT_S) -> FastAPI:
     """Build the application without authentication; the documentation is generated from it."""
+    work = (market, requests, approvals, sessions, volumes, people, money, ledger)
+    nouns = [noun.router for noun in (*work, keys, secrets, webhooks, operators, events)]
+    for router in nouns:
+        _name_scopes(router)
+    # `include_router` would make each route once more, and look for a call's route twice.
+    every = [route for one in (health_routes(checks, timeout_s), *nouns, agent.router) for route in one.routes]
     api = _Api(
         title="GPU Shopper",
         version="1",
@@ -49,19 +55,13 @@ def routes(checks: Checks, timeout_s: float = CHECK_TIMEOUT_S) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
+        routes=list(every),
     )
     problems.install(api)
     api.add_middleware(NamesInAnswers)
-    work = (market, requests, approvals, sessions, volumes, people, money, ledger)
-    nouns = [noun.router for noun in (*work, keys, secrets, webhooks, operators, events)]
-    for router in nouns:
-        _name_scopes(router)
-    routers = [health_routes(checks, timeout_s), *nouns, agent.router]
-    for router in routers:
-        api.include_router(router)
     _serve_reference(api)
     api.add_route(agent_archive.PATH, agent.archive, include_in_schema=False)
-    api.state.routes = [route for router in routers for route in router.routes if isinstance(route, APIRoute)]
+    api.state.routes = [route for route in every if isinstance(route, APIRoute)]
     return api
 
 

@@ -188,9 +188,11 @@ async def used_by(
 ) -> tuple[list[Instance], dict[str, dict[str | None, Decimal]]]:
     """Return the instances of the ended sessions among these, and what each session has used by instance."""
     used = defaultdict[str, dict[str | None, Decimal]](dict)
-    query = select(Instance).join(Session, Session.id == Instance.session_id)
-    over = (Session.id.in_(session_ids), Session.ended_at.is_not(None))
-    rows = list(await tx.scalars(query.where(*over).order_by(Instance.id))) if session_ids else []
+    rows: list[Instance] = []
+    if session_ids:
+        query = select(Instance).join(Session, Session.id == Instance.session_id)
+        over = (Session.id.in_(session_ids), Session.ended_at.is_not(None))
+        rows = list(await tx.scalars(query.where(*over).order_by(Instance.id)))
     if rows:
         mine = (LedgerEntry.session_id.in_({row.session_id for row in rows}), LedgerEntry.kind.in_(USED))
         sums = select(LedgerEntry.session_id, LedgerEntry.instance_id, TOTAL).where(*mine)
