@@ -41,6 +41,7 @@ from tests.support.tables import print_tables
 from tests.support.wire import Wire
 
 network.install()
+network.share_certificates()
 # A command that a test runs in a thread logs to the output that was captured for it, which is closed when it ends. What
 # a test's own server logs then is nobody's concern; a wrong call of a logger still fails, because pytest raises it.
 logging.raiseExceptions = False
