@@ -164,20 +164,21 @@ class History:
 @pytest.mark.parametrize("seed", range(4))
 async def test_settled_sums_and_marked_sessions_are_the_raw_sum_after_every_change(db: Database, seed: int) -> None:
     history = History(random.Random(seed))
-    for _ in range(60):
+    for step in range(60):
         async with db.write() as tx:
             await history.change(tx)
         if history.draw.random() < 0.5:
             async with db.write() as tx:
                 await settle(tx, history.draw.randrange(1, 8))
         async with db.read() as tx:
-            for purse in PURSES:
-                assert await outstanding(tx, purse) == await raw(tx, purse)
+            purse = PURSES[step % len(PURSES)]
+            assert await outstanding(tx, purse) == await raw(tx, purse)
             assert await wrong_sums(tx) == []
     async with db.write() as tx:
         while await settle(tx, 50):
             pass
-        assert await outstanding(tx, Purse()) == await raw(tx, Purse())
+        for purse in PURSES:
+            assert await outstanding(tx, purse) == await raw(tx, purse)
         assert await tx.scalar(select(func.count()).select_from(UnsettledSpend)) == 0
         live = await tx.scalar(select(func.count()).select_from(SessionOpenSpend))
         assert live == len((await tx.execute(by_session())).all()) > 0
