@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from pkgutil import resolve_name
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
@@ -22,14 +23,9 @@ from providers.clouds.tensordock.adapter import TensorDockConfig, TensorDockProv
 from providers.clouds.vast.adapter import VastConfig, VastProvider
 from providers.contract import Provider
 from providers.rate_limits import Pacer
-from providers.sandbox.clock import SandboxTiming
-from providers.sandbox.engine import Engine, SandboxCloud
-from providers.sandbox.kaggle.sandbox import KaggleSandbox
-from providers.sandbox.lambda_cloud.sandbox import LambdaSandbox
-from providers.sandbox.nodes.process_nodes import ProcessNodes
-from providers.sandbox.runpod.sandbox import RunPodSandbox
-from providers.sandbox.tensordock.sandbox import TensorDockSandbox
-from providers.sandbox.vast.sandbox import VastSandbox
+
+if TYPE_CHECKING:
+    from providers.sandbox.engine import SandboxCloud
 
 PROFILES = Path(__file__).parent / "profiles"
 
@@ -40,7 +36,8 @@ class ProviderEntry:
 
     `required` and `optional` map an environment variable to the field of `config_class` that it fills.
     `alternative` is another complete set of credentials, which is enough without `required`; it may be empty.
-    `where` is the page on which a person makes the credentials.
+    `where` is the page on which a person makes the credentials. `sandbox_at` names the class of the sandbox, as
+    `module:class`: it is imported only where sandboxes run, because a command line without them starts sooner.
     """
 
     name: str
@@ -48,7 +45,7 @@ class ProviderEntry:
     build: Callable[[Any, Clock, Pacer | None], Provider]
     required: Mapping[str, str]
     where: str
-    sandbox: type[SandboxCloud]
+    sandbox_at: str
     optional: Mapping[str, str] = field(default_factory=dict)
     alternative: Mapping[str, str] = field(default_factory=dict)
     #: Builds what lists, creates and deletes its network volumes; None where it has none.
@@ -71,6 +68,12 @@ class ProviderEntry:
     def env_vars(self) -> tuple[str, ...]:
         """The variables without which this cloud cannot be used."""
         return tuple(self.required)
+
+    @property
+    def sandbox(self) -> type[SandboxCloud]:
+        """The class of the cloud's sandbox, imported now."""
+        found: type[SandboxCloud] = resolve_name(self.sandbox_at)
+        return found
 
     @property
     def profile(self) -> Path:
@@ -109,12 +112,12 @@ class ProviderEntry:
 _ENTRIES = (
     ProviderEntry(
         "vast", VastConfig, VastProvider, {"VAST_API_KEY": "api_key"},
-        "https://console.vast.ai/manage-keys/", VastSandbox, {"VAST_URL": "base_url"},
+        "https://console.vast.ai/manage-keys/", "providers.sandbox.vast.sandbox:VastSandbox", {"VAST_URL": "base_url"},
         without_key=VastProvider.WITHOUT_KEY,
     ),
     ProviderEntry(
         "runpod", RunPodConfig, RunPodProvider, {"RUNPOD_API_KEY": "api_key"},
-        "https://console.runpod.io/user/settings", RunPodSandbox,
+        "https://console.runpod.io/user/settings", "providers.sandbox.runpod.sandbox:RunPodSandbox",
         {
             "RUNPOD_REST_V2_URL": "base_url", "RUNPOD_CONTAINER_DISK_GB": "container_disk_gb", "RUNPOD_TIERS": "tiers",
             "RUNPOD_SPOT": "spot",
@@ -124,13 +127,14 @@ _ENTRIES = (
     ),
     ProviderEntry(
         "lambda", LambdaConfig, LambdaProvider, {"LAMBDA_API_KEY": "api_key"},
-        "https://cloud.lambda.ai/api-keys", LambdaSandbox, {"LAMBDA_API_URL": "base_url"},
+        "https://cloud.lambda.ai/api-keys", "providers.sandbox.lambda_cloud.sandbox:LambdaSandbox",
+        {"LAMBDA_API_URL": "base_url"},
         volumes=LambdaVolumes,
         without_key=LambdaProvider.WITHOUT_KEY,
     ),
     ProviderEntry(
         "tensordock", TensorDockConfig, TensorDockProvider, {"TENSORDOCK_API_TOKEN": "api_key"},
-        "https://dashboard.tensordock.com/developers", TensorDockSandbox,
+        "https://dashboard.tensordock.com/developers", "providers.sandbox.tensordock.sandbox:TensorDockSandbox",
         {
             "TENSORDOCK_API_URL": "base_url", "TENSORDOCK_IMAGE": "image", "TENSORDOCK_V0_URL": "v0_url",
             "TENSORDOCK_V0_API_KEY": "v0_api_key", "TENSORDOCK_V0_API_TOKEN": "v0_api_token",
@@ -139,8 +143,8 @@ _ENTRIES = (
     ),
     ProviderEntry(
         "kaggle", KaggleConfig, KaggleProvider, {"KAGGLE_USERNAME": "username", "KAGGLE_KEY": "api_key"},
-        "https://www.kaggle.com/settings", KaggleSandbox, {"KAGGLE_API_URL": "base_url"},
-        {"KAGGLE_API_TOKEN": "api_token"},
+        "https://www.kaggle.com/settings", "providers.sandbox.kaggle.sandbox:KaggleSandbox",
+        {"KAGGLE_API_URL": "base_url"}, {"KAGGLE_API_TOKEN": "api_token"},
     ),
 )  # fmt: skip
 
@@ -159,17 +163,3 @@ def register(entry: ProviderEntry) -> None:
 
 for _entry in _ENTRIES:
     register(_entry)
-
-
-def sandboxes(
-    clock: Clock,
-    timing: SandboxTiming | None = None,
-    seed: int = 7,
-    names: Iterable[str] = (),
-    *,
-    bad_rows: bool = False,
-    processes: ProcessNodes | None = None,
-) -> dict[str, SandboxCloud]:
-    """A sandbox per cloud (all of the registry, or `names`), on one engine: what `build_app` takes."""
-    engine = Engine(clock, timing, seed, bad_rows=bad_rows, processes=processes)
-    return {name: REGISTRY[name].sandbox(engine) for name in (tuple(names) or tuple(REGISTRY))}

@@ -26,9 +26,10 @@ from bot.practice.workspace import Workspace
 from bot.settings import Settings, load
 from ledger.engine.db import Database
 from migrations.run import SchemaError, current, newest
-from providers.registry import REGISTRY, sandboxes
+from providers.registry import REGISTRY
 from providers.sandbox.clock import SandboxTiming
 from providers.sandbox.server import build_app
+from providers.sandboxes import sandboxes
 from tests.cli.test_commands import LIMIT_S, PROGRAM
 from tests.support.serving import serving
 

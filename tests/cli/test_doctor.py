@@ -19,9 +19,9 @@ from bot.practice.workspace import Workspace
 from bot.services.runtime import agent_archive
 from ledger.engine.db import Database
 from migrations.run import upgrade
-from providers.registry import sandboxes
 from providers.sandbox.clock import SandboxTiming
 from providers.sandbox.server import build_app
+from providers.sandboxes import sandboxes
 from tests.cli.test_doors import Terminal, elsewhere, terminal
 from tests.support import rows
 from tests.support.serving import serving

@@ -22,9 +22,10 @@ from bot.services.market.answers import CloudAnswer
 from bot.services.market.catalog import MarketListing
 from bot.services.market.document import market_page
 from bot.services.market.market_table import market_table
-from providers.registry import REGISTRY, sandboxes
+from providers.registry import REGISTRY
 from providers.sandbox.clock import SandboxTiming
 from providers.sandbox.server import build_app
+from providers.sandboxes import sandboxes
 from tests.cli.test_commands import elsewhere
 from tests.rules.builders import CLOUDS, NOW, job, offer
 from tests.support.serving import serving

@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from bot.clock import SystemClock
-from providers.registry import sandboxes
 from providers.sandbox.clock import SandboxTiming
 from providers.sandbox.engine import SandboxCloud
 from providers.sandbox.server import build_app
+from providers.sandboxes import sandboxes
 from tests.support.serving import serving
 
 HERE = Path(__file__).parent

@@ -15,10 +15,11 @@ from ledger.kernel.job import GpuConstraint
 from providers.capabilities import Capabilities
 from providers.contract import InstanceSpec, InstanceStatus, NotSeen, ObservedInstance, Offer, Provider
 from providers.rate_limits import LocalPacer, Pacer
-from providers.registry import REGISTRY, ProviderEntry, sandboxes
+from providers.registry import REGISTRY, ProviderEntry
 from providers.sandbox.clock import SandboxTiming
 from providers.sandbox.engine import CreateCall, Engine, SandboxCloud, TrueInstance
 from providers.sandbox.server import build_app
+from providers.sandboxes import sandboxes
 from tests.contract.recorder import Recorder
 from tests.support.clock import SteppedClock
 from tests.support.serving import serving as served

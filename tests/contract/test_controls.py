@@ -13,9 +13,10 @@ import pytest_asyncio
 
 from ledger.kernel.job import GpuConstraint
 from providers.contract import InstanceStatus
-from providers.registry import REGISTRY, sandboxes
+from providers.registry import REGISTRY
 from providers.sandbox.clock import SandboxTiming
 from providers.sandbox.server import build_app
+from providers.sandboxes import sandboxes
 from tests.contract.recorder import Recorder
 from tests.contract.served import NAME, Bench, Clouds, banner, serving, unpaced
 from tests.support.clock import SteppedClock

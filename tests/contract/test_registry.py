@@ -11,8 +11,9 @@ from providers.capabilities import Capabilities
 from providers.contract import Provider
 from providers.errors import ProviderError
 from providers.profiles import model
-from providers.registry import PROFILES, REGISTRY, ProviderEntry, sandboxes
+from providers.registry import PROFILES, REGISTRY, ProviderEntry
 from providers.sandbox.faults import COMMON_FAULTS, PRICE_FAULTS, SSH_FAULTS
+from providers.sandboxes import sandboxes
 from tests.support.clock import SteppedClock
 
 

@@ -25,11 +25,11 @@ from bot.practice.workspace import Workspace
 from bot.services.audit import invariants
 from ledger.engine.db import Database
 from ledger.queries.audit import Books, read_books
-from providers.registry import sandboxes
 from providers.sandbox.clock import SandboxTiming
 from providers.sandbox.engine import SandboxCloud, truth
 from providers.sandbox.nodes.process_nodes import ProcessNodes
 from providers.sandbox.server import build_app
+from providers.sandboxes import sandboxes
 from tests.scenarios.processes.processes import Nursery, Served, fork, launch
 from tests.support import canaries
 from tests.support.barriers import Gate, Which

@@ -45,11 +45,11 @@ from ledger.queries.views import RequestView, SessionView, request_view, session
 from providers.cloud_names import machines_of
 from providers.contract import Provider
 from providers.rate_limits import LocalPacer
-from providers.registry import sandboxes
 from providers.sandbox.clock import SandboxTiming
 from providers.sandbox.engine import Engine, SandboxCloud, TrueInstance, truth
 from providers.sandbox.nodes.process_nodes import ProcessNodes
 from providers.sandbox.server import build_app
+from providers.sandboxes import sandboxes
 from tests.support.clock import MachineClock, SteppedClock
 from tests.support.jobs import due_jobs, work_off
 from tests.support.serving import adapters

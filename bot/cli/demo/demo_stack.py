@@ -37,11 +37,12 @@ from ledger.engine.db import Database
 from ledger.kernel.clock import Clock
 from migrations.run import upgrade
 from providers.contract import Provider
-from providers.registry import REGISTRY, sandboxes
+from providers.registry import REGISTRY
 from providers.sandbox.clock import SandboxTiming
 from providers.sandbox.engine import SandboxCloud, truth
 from providers.sandbox.nodes.process_nodes import ProcessNodes
 from providers.sandbox.server import build_app
+from providers.sandboxes import sandboxes
 
 MANIFEST = Path(__file__).resolve().parents[3] / "manifest.yml"
 DEPLOYMENT = "try1"

@@ -14,11 +14,11 @@ from bot.cli.demo.scratch_folder import scratch_folder
 from bot.clock import SystemClock
 from bot.http_server import http
 from bot.main import CannotServe, listen, stop_on_signals
-from providers.registry import sandboxes
 from providers.sandbox.clock import SandboxTiming
 from providers.sandbox.engine import SandboxCloud
 from providers.sandbox.nodes.process_nodes import WARNING, ProcessNodes
 from providers.sandbox.server import build_app
+from providers.sandboxes import sandboxes
 
 
 def sandbox(

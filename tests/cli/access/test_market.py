@@ -15,10 +15,11 @@ from bot.cli.lazy import build
 from bot.clock import SystemClock
 from bot.settings import load
 from bot.wiring import build_context
-from providers.registry import REGISTRY, sandboxes
+from providers.registry import REGISTRY
 from providers.sandbox.clock import SandboxTiming
 from providers.sandbox.engine import Engine
 from providers.sandbox.server import build_app
+from providers.sandboxes import sandboxes
 from tests.cli.test_commands import elsewhere
 from tests.support.serving import serving
 

@@ -13,11 +13,11 @@ from providers import cloud_names, registry
 from providers.profiles import model
 from providers.registry import ProviderEntry
 from tests.contract.example_cloud.adapter import CirrusConfig, CirrusProvider
-from tests.contract.example_cloud.sandbox import CirrusSandbox
 
 #: The registry line.
 LINE = ProviderEntry(
-    "cirrus", CirrusConfig, CirrusProvider, {"CIRRUS_API_KEY": "api_key"}, CirrusProvider.KEY_PAGE, CirrusSandbox,
+    "cirrus", CirrusConfig, CirrusProvider, {"CIRRUS_API_KEY": "api_key"}, CirrusProvider.KEY_PAGE,
+    "tests.contract.example_cloud.sandbox:CirrusSandbox",
     {"CIRRUS_URL": "base_url"},
 )  # fmt: skip
 

@@ -27,10 +27,10 @@ from bot.practice.server import serve_on_loopback
 from bot.practice.workspace import Workspace
 from bot.slack.app import NOT_TAKEN
 from ledger.engine.db import Database
-from providers.registry import sandboxes
 from providers.sandbox.clock import SandboxTiming
 from providers.sandbox.engine import SandboxCloud
 from providers.sandbox.server import build_app
+from providers.sandboxes import sandboxes
 from tests.scenarios.chaos.machine import Machine
 from tests.scenarios.chaos.programs import api_key
 from tests.scenarios.chaos.proxy import FaultProxy, Point

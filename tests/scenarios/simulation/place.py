@@ -29,10 +29,10 @@ from ledger.kernel.states import RequestState
 from ledger.models import Request, Token
 from ledger.queries.audit import Books, read_books, values_of
 from providers.contract import Provider
-from providers.registry import sandboxes
 from providers.sandbox.clock import SandboxTiming
 from providers.sandbox.engine import Engine, SandboxCloud, truth
 from providers.sandbox.server import build_app
+from providers.sandboxes import sandboxes
 from tests.scenarios.month.board import Board
 from tests.scenarios.month.life import PACE_S, TICK, begin
 from tests.scenarios.month.town import BOOT_POLL_S
