@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from bot.agent.job_process import CommandFolder
+from bot.agent.startup import server
 from bot.agent.startup.plan import DONE, LOG, STEPS, Plan, Server, StartupProgress
 from bot.agent.startup.runner import Runner
 from bot.agent.startup.server import TOO_LONG, ModelServer
@@ -101,7 +102,8 @@ def test_a_program_that_is_missing_is_a_failure(machine: Machine) -> None:
     assert "exit code 127" in machine.said[0]
 
 
-def test_a_step_of_the_plan_starts_it_again_after_a_reboot(machine: Machine) -> None:
+def test_a_step_of_the_plan_starts_it_again_after_a_reboot(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "ASK_EVERY_S", 0.02)
     serve = {"argv": [sys.executable, "-c", PROGRAM, "{port}", "200"], "model": "org/tiny"}
     step = {"name": "serve", "script": "exit 77", "limit_s": 20, "serve": serve}
     plan = Plan.of({"id": "start-1", "environment": {}, "steps": [step]})

@@ -9,12 +9,14 @@ import socket
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 
 import asyncssh
 import pytest
 
 from bot.cli.access.settings import operator
+from bot.services.nodes import machine_logs
 from ledger.core import amend
 from ledger.models import Instance
 from tests.cli.test_commands import elsewhere
@@ -249,7 +251,10 @@ async def test_another_machine_at_that_address_and_a_missing_program_are_refused
     assert (code, f"|gpu-shopper-{m.short}|" in out, 'tail -n 7 -F -- "$f"|' in out) == (0, True, True)
 
 
-async def test_a_log_is_followed_through_the_service_and_says_why_it_ends(terminal: Terminal) -> None:
+async def test_a_log_is_followed_through_the_service_and_says_why_it_ends(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machine_logs, "LOOK_EVERY", timedelta(seconds=0.05))
     t, w = terminal, terminal.w
     assert isinstance(w.ctx.reach, RealReach)
     w.ctx.reach.keys = True
@@ -257,7 +262,7 @@ async def test_a_log_is_followed_through_the_service_and_says_why_it_ends(termin
     t.far()
     (await inside_of(w))[1].files["job.log"] = b"step 1\nstep 2\n"
     following = asyncio.create_task(t.run("logs", request_id[-6:], "-f", "-n", "1"))
-    while not (await asyncio.wait({following}, timeout=0.2))[0]:
+    while not (await asyncio.wait({following}, timeout=0.05))[0]:
         w.clock.advance(901)
     code, out, err = await following
     assert (code, out, err) == (0, "step 2\n", "A stream lasts 15 minutes. Start it again.\n")
