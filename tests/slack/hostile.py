@@ -10,7 +10,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from bot.services.market.codec import offer_to_json
+from bot.rules.market.estimate import Component, Estimate
+from bot.services.market.codec import estimate_to_json, offer_to_json
 from ledger.kernel.job import GpuConstraint, JobRequest, SpotPolicy
 from ledger.kernel.states import InstanceState, OrphanState, RequestState, SessionState
 from ledger.models import Approval, Instance, Option, Orphan, Quote, Request, Session, Token
@@ -165,6 +166,11 @@ def instances() -> st.SearchStrategy[Instance]:
     )
 
 
+def estimated(usd: Decimal, hours: Decimal) -> Estimate:
+    """What an option costs, all of it for the GPU."""
+    return Estimate(usd, usd, usd, hours, (Component("compute", usd, usd),), ())
+
+
 @st.composite
 def request_views(draw: st.DrawFn, state: RequestState | None = None) -> RequestView:
     """Everything about one request, as hostile and as large as it gets."""
@@ -184,6 +190,7 @@ def request_views(draw: st.DrawFn, state: RequestState | None = None) -> Request
             marks=words if n < 3 else [],
             why=words[0],
             offer=offer_to_json(offer),
+            estimate=estimate_to_json(estimated(offer.price_usd_h or Decimal(0), request.job.hours)),
         )
         for n, offer in enumerate(shown)
     ]
