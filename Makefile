@@ -63,7 +63,7 @@ stacks: $(READY) ## Lock the software stacks again, after a change of bot/rules/
 demo: $(READY) ## Try it: prints the address to open, and a line for the command line and REST; Ctrl-C ends it.
 	@exec $(BIN)/gpu-shopper demo $(ARGS)
 
-test: $(READY) ## Run the tests that start no processes and play no scenarios, with the coverage gates (4 min on two cores).
+test: $(READY) ## Run the tests that start no processes and play no scenarios, with the coverage gates (5 min on two cores).
 	@$(BIN)/python tests/coverage_gate.py --workers $(WORKERS) $(TESTS)
 
 test-all: ## Run every test on both databases, with real processes and a browser; the ledger's tests alone first.

@@ -41,6 +41,7 @@ async def by_cli(*arguments: str) -> tuple[int, str, str]:
     return result.exit_code, result.stdout, result.stderr
 
 
+@pytest.mark.slow
 async def test_every_door_compares_the_same_work(stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     key = await key_of(stage)
     await stage.command("alice", f"/gpu compare {WORDS}")

@@ -52,6 +52,7 @@ async def key_of(stage: Stage) -> str:
     return str(created.data["token"])
 
 
+@pytest.mark.slow
 async def test_every_door_names_one_model(stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     key = await key_of(stage)
     await stage.command("alice", f"/gpu plan {WORDS}")

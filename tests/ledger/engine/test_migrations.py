@@ -220,6 +220,7 @@ def alembic(*arguments: str, folder: Path = ROOT, **environment: str) -> subproc
     return subprocess.run(command, cwd=folder, env=known | environment, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 def test_alembic_itself_does_the_same(tmp_path: Path) -> None:
     url = sqlite_url(tmp_path / "cli.db")
     assert alembic("-x", f"url={url}", "upgrade", "head").returncode == 0

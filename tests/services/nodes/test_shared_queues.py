@@ -185,6 +185,7 @@ async def test_a_lost_machine_gives_its_commands_back(w: World) -> None:
         assert "session.interrupted" in w.board.kinds((await here.session()).id)
 
 
+@pytest.mark.slow
 async def test_a_machine_that_is_refused_just_does_not_come(w: World) -> None:
     async with listening(w):
         here = await ablation(w)
@@ -207,6 +208,7 @@ async def test_a_machine_that_never_boots_holds_nothing_up(w: World) -> None:
         assert len(Counter(row.instance_id for row in await here.results())) == MACHINES - 1
 
 
+@pytest.mark.slow
 async def test_a_silent_machine_is_ended_and_its_commands_run_elsewhere(w: World) -> None:
     async with listening(w):
         here = await ablation(w)

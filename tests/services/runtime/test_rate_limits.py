@@ -51,7 +51,10 @@ def most_within(at_s: list[float], window_s: float) -> int:
 
 
 @pytest.mark.both_databases
-@pytest.mark.parametrize(("cloud", "group"), list(DOCUMENTED))
+@pytest.mark.parametrize(
+    ("cloud", "group"),
+    [pytest.param(*of, marks=pytest.mark.slow if most >= 60 else ()) for of, (most, _) in DOCUMENTED.items()],
+)
 async def test_two_replicas_together_keep_the_documented_limit(
     replicas: tuple[LedgerPacer, LedgerPacer], clock: SteppedClock, cloud: str, group: str
 ) -> None:
