@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.bench.throughput_ranking import (
     AIM_REGRET,
     AIM_RIGHT,
@@ -16,6 +18,7 @@ from tests.bench.throughput_ranking import (
 )
 
 
+@pytest.mark.slow
 def test_the_ranking_picks_the_cheapest_on_nearly_every_market() -> None:
     ours = score(ranked())
     assert ours.right >= AIM_RIGHT

@@ -22,6 +22,7 @@ from bot.services.market.answers import CloudAnswer
 from bot.services.market.catalog import MarketListing
 from bot.services.market.document import market_page
 from bot.services.market.market_table import market_table
+from providers import http
 from providers.registry import REGISTRY
 from providers.sandbox.clock import SandboxTiming
 from providers.sandbox.server import build_app
@@ -160,6 +161,7 @@ async def test_clouds_that_refuse_the_key_are_named_and_end_with_an_error(monkey
 
 
 async def test_where_no_cloud_answers_that_alone_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "BACKOFF_S", 0.01)
     for cloud in sandboxes(SystemClock(), SandboxTiming.quick(), names=NAMES).values():
         for variable, value in cloud.environment("http://127.0.0.1:9").items():
             monkeypatch.setenv(variable, value)

@@ -26,6 +26,7 @@ from bot.cli.command_table import COMMANDS
 from bot.cli.lazy import build, imported
 from bot.cli.terminal import screen, terminal_tables
 from bot.rules.values.text_table import TextReport, TextTable
+from providers import http
 from tests.cli.test_doors import Terminal, elsewhere, terminal
 
 __all__ = ["elsewhere", "terminal"]
@@ -208,7 +209,10 @@ MARKET = TextTable(
 
 
 @pytest.mark.parametrize("words", [("provision", "--dry-run"), ("plan",), ("inventory",)])
-async def test_where_no_cloud_answers_a_question_ends_with_69(words: tuple[str, ...], terminal: Terminal) -> None:
+async def test_where_no_cloud_answers_a_question_ends_with_69(
+    words: tuple[str, ...], terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http, "BACKOFF_S", 0.01)
     code, out, _ = await terminal.run(*words, "1x4090 2h clouds=vast,runpod")
     assert (code, "2 of 2 clouds did not answer: vast and runpod. Try again." in out) == (screen.UNAVAILABLE, True)
     assert "No offer fits" not in out

@@ -28,6 +28,7 @@ async def _change(w: World, row: Instance, **values: Any) -> None:
         await tx.execute(update(Instance).where(Instance.id == row.id).values(**values))
 
 
+@pytest.mark.slow
 async def test_a_session_boots_runs_and_ends_as_in_a_small_fleet(w: World) -> None:
     await w.running()
     row = await _row(w)

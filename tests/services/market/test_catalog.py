@@ -84,7 +84,9 @@ async def test_bad_clouds_neither_delay_nor_hide_the_good_one(w: World) -> None:
             assert {offer.cloud for offer in market.offers} == {"vast"}
             assert set(said(market)) == set(bad)
             assert said(market)["hanging"] == "hanging did not answer within 0.5 s."
-        # The best of three, since other programs use this machine too.
+            if took[-1] < DEADLINE_S + SLACK_S:
+                break
+        # The best of up to three, since other programs use this machine too.
         assert min(took) < DEADLINE_S + SLACK_S
         for provider in bad.values():
             await provider.close()
