@@ -157,6 +157,7 @@ def run(*arguments: str) -> tuple[int, str, str]:
     return result.exit_code, result.stdout, result.stderr
 
 
+@pytest.mark.slow
 def test_check_names_what_does_not_match_and_writing_mends_it(tmp_path: Path) -> None:
     folder = tmp_path / "docs"
     code, _, err = run("--check", "--folder", str(folder))

@@ -29,6 +29,7 @@ async def test_the_ack_body_is_shown(ws: Driver) -> None:
     assert [m.text for m in ws.ephemerals("alice")] == ["at once"]
 
 
+@pytest.mark.slow
 async def test_an_app_that_does_not_ack_is_a_timeout(ws: Driver, practice: Practice) -> None:
     practice.workspace.ack_limit_s = 0.2
     outcome = await ws.as_("alice").command("/gpu silence")

@@ -81,6 +81,7 @@ async def test_a_failed_look_up_refuses(web: Web, space: Workspace, clock: Stepp
     assert not (await directory(web, clock).facts("U0BOB", HOME)).known
 
 
+@pytest.mark.slow
 async def test_a_short_rate_limit_is_waited_out_by_reads(web: Web, space: Workspace, clock: SteppedClock) -> None:
     space.faults.add(SlackFault("api", "users.info", "rate_limited", seconds=0))
     assert (await directory(web, clock).facts("U0BOB", HOME)).known

@@ -204,6 +204,7 @@ async def test_steps_are_found_from_anywhere(tmp_path: Path, monkeypatch: pytest
     await db.close()
 
 
+@pytest.mark.slow
 async def test_replicas_that_start_together_upgrade_once(pg_template: PostgresTemplate) -> None:
     async with pg_template.clone(template="template0") as url:
         starting = (asyncio.to_thread(alembic, "upgrade", "head", GPU_SHOPPER_DATABASE_URL=url) for _ in range(2))
@@ -240,6 +241,7 @@ def test_the_steps_can_be_printed_for_a_database_administrator() -> None:
         assert f"CREATE TRIGGER {guard} " in printed
 
 
+@pytest.mark.slow
 def test_a_new_step_is_written_in_plain_types(tmp_path: Path) -> None:
     url = sqlite_url(tmp_path / "old.db")
     alembic("-x", f"url={url}", "upgrade", "head")

@@ -269,6 +269,7 @@ async def test_a_cloud_whose_offers_are_single_machines_is_refused_before_anythi
         assert not (await w.books()).requests
 
 
+@pytest.mark.slow
 async def test_a_machine_whose_start_up_fails_is_ended_and_the_others_run_its_share(w: World) -> None:
     async with listening(w):
         here = await ablation(w)
