@@ -55,7 +55,7 @@ def routes(checks: Checks, timeout_s: float = CHECK_TIMEOUT_S) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
-        routes=list(every),
+        routes=every,
     )
     problems.install(api)
     api.add_middleware(NamesInAnswers)

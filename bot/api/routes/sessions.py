@@ -70,8 +70,8 @@ async def sessions(
     """List the sessions that this key may see, the newest first; `live=false` includes the ended ones."""
     ctx = deps.ctx
     async with ctx.db.read() as tx:
+        names = await authorization.visible(tx, ctx.policy, who)
         own = await authorization.mine(tx, ctx.policy, who.actor)
-        names = None if authorization.sees_all(ctx.policy, who) else own
         views = await sessions_page(tx, whose=names, live=live, ended=ended, before=cursor, limit=limit + 1)
         gone = [view.session.id for view in views[:limit] if view.session.ended_at is not None]
         between = await ranges(ctx, tx, gone)
