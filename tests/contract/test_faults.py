@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from bot.rules.policy.timing import Timing
 from bot.services.instances.unknown_outcome import quarantine
 from ledger.kernel.job import GpuConstraint
 from ledger.kernel.network_guard import NetworkInTransaction, transaction_open
@@ -96,7 +97,7 @@ async def test_an_instance_that_lands_late_is_found_when_it_lands(bench: Bench) 
     found = await bench.provider.find(LABEL)
     assert not isinstance(found, NotSeen)
     assert [i.ref for i in found] == [t.ref for t in bench.truth()]
-    assert quarantine(bench.provider.capabilities).total_seconds() > 200
+    assert quarantine(bench.provider.capabilities, Timing()).total_seconds() > 200
 
 
 async def test_a_fault_bites_the_armed_number_of_calls(bench: Bench) -> None:

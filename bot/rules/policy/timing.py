@@ -23,6 +23,9 @@ class Timing:
     quarantine_floor_s: float = setting(
         300.0, "Least time for these searches. A cloud whose listings lag more gets longer.", floor=300
     )
+    quarantine_lags: float = setting(
+        10.0, "These searches last at least so many times as long as a cloud's listings lag.", floor=10
+    )
     absence_count: int = setting(3, "Complete listings without the instance that prove its end.", floor=3)
     absence_apart_s: float = setting(10.0, "Least time between two of those listings.", floor=10)
     absence_over_s: float = setting(60.0, "Least time from the first to the last.", floor=60)

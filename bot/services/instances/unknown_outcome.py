@@ -7,6 +7,7 @@ import logging
 import math
 from datetime import datetime, timedelta
 
+from bot.rules.policy.timing import Timing
 from bot.services.grants import reopen
 from bot.services.instances.transitions import adopt, settle
 from bot.services.notifications.paging import OPERATORS, alone, page, page_in
@@ -85,7 +86,7 @@ async def _resolve(ctx: Context, held: Claim) -> None:
 def _patience_over(ctx: Context, provider: Provider, instance: Instance, now: datetime) -> bool:
     """Whether a create with an unknown outcome was searched for as long as its cloud's W says."""
     again = timedelta(seconds=ctx.timing.label_search_s)
-    patience = max(quarantine(provider.capabilities, floor_s=ctx.timing.quarantine_floor_s), again)
+    patience = max(quarantine(provider.capabilities, ctx.timing), again)
     return now - (instance.sent_at or instance.created_at) >= patience
 
 
@@ -135,9 +136,9 @@ async def give_up(ctx: Context, tx: Tx, instance: Instance, now: datetime) -> No
         await reopen.reopen_request(tx, instance.request_id, sentence, now)
 
 
-def quarantine(capabilities: Capabilities, *, floor_s: float = 300.0) -> timedelta:
+def quarantine(capabilities: Capabilities, timing: Timing) -> timedelta:
     """Return W, how long an unseen create stays UNKNOWN before it becomes a TOMBSTONE.
 
-    W is max(floor, 10 × visibility lag).
+    W is the greater of a floor and several times the cloud's visibility lag.
     """
-    return timedelta(seconds=max(floor_s, 10.0 * capabilities.visibility_lag_s))
+    return timedelta(seconds=max(timing.quarantine_floor_s, timing.quarantine_lags * capabilities.visibility_lag_s))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import timedelta
@@ -265,6 +266,50 @@ async def test_a_commit_whose_reply_is_lost_is_made_once_more_under_its_own_clai
         async with behind.read() as tx:
             assert (await tx.get_one(Inbox, "k1", populate_existing=True)).state is InboxState.DONE
         await behind.close()
+
+
+@pytest.mark.parametrize("every", [1, 2, 3])
+async def test_every_acknowledged_message_is_found_however_the_commits_are_cut(
+    pg_db_url: str, tmp_path: Path, every: int
+) -> None:
+    """Cut each, each second or each third COMMIT in turn, in every way: what was answered as stored is stored.
+
+    A group is made again on another connection, which may be cut too; only then nobody knows.
+    """
+    stored: set[str] = set()
+    refused: dict[str, Exception] = {}
+    commits = itertools.count(1)
+    ways = itertools.cycle(Way)
+
+    async def send(inbox: InboxWriter, key: str) -> None:
+        try:
+            await inbox.put(message(key))
+        except Exception as error:  # noqa: BLE001 # Whatever it is, the sender was not told that it is stored.
+            refused[key] = error
+        else:
+            stored.add(key)
+
+    async with commit_cuts(pg_db_url, tmp_path / "pg") as (url, cuts):
+        behind = Database(url)
+        inbox = InboxWriter(behind, LEASE)
+        cuts.choose = lambda _wrote: next(ways) if next(commits) % every == 0 else None
+        for group in range(12):
+            await asyncio.gather(*(send(inbox, f"{group}-{n}") for n in range(5)))
+            for key in [key for key in stored if key.startswith(f"{group}-")]:
+                inbox.finish(key)
+            await asyncio.gather(inbox.drain(), send(inbox, f"{group}-last"))
+        await inbox.drain()
+        cuts.choose = lambda _wrote: None
+        async with behind.read() as tx:
+            keys = set((await tx.scalars(select(Inbox.key))).all())
+        await behind.close()
+    assert stored <= keys
+    assert len(stored) + len(refused) == 72
+    assert {type(error) for error in refused.values()} <= {StorageUnknown}
+    # A backend that is terminated while it commits may have committed before.
+    assert stored
+    assert bool(refused) is (every == 1)
+    assert {way for _, way in cuts.cut} == set(Way)
 
 
 async def test_a_database_that_goes_away_twice_leaves_it_open_whether_a_message_is_stored(

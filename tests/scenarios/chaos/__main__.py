@@ -9,7 +9,8 @@ import signal
 import sys
 import tempfile
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -34,6 +35,18 @@ LOOK_S = 1.0
 BILLS_S = 20.0
 
 
+@dataclass(frozen=True)
+class Run:
+    """What one database's run needs. `seconds` is how long its trouble lasts."""
+
+    database: str
+    db_url: str
+    folder: Path
+    machine: Machine
+    seconds: float
+    seed: int
+
+
 @dataclass
 class Outcome:
     """One database's run."""
@@ -45,33 +58,44 @@ class Outcome:
     asked: int
 
 
-async def run(database: str, db_url: str, folder: Path, on: Machine, seconds: float, seed: int) -> Outcome:
-    """Bring trouble for so long, then heal everything, wait for rest, and judge."""
-    random = Random(f"{seed}:{database}")
-    async with place(db_url, folder, REPLICAS[database], random, on, by_sockets=by_sockets(database, seed)) as here:
-        people, trouble = People(here, random), Trouble(here, db_url, random)
-        living = asyncio.create_task(people.live())
-        try:
+async def play(run: Run, turn: asyncio.Lock) -> Outcome:
+    """Bring trouble while this run has the `turn`, then heal everything, wait for rest, and judge.
+
+    A run that rests leaves the machine to the next one's trouble.
+    """
+    random = Random(f"{run.seed}:{run.database}")
+    sockets = by_sockets(run.database, run.seed)
+    async with AsyncExitStack() as stack:
+        async with turn:
+            made = place(run.db_url, run.folder, REPLICAS[run.database], random, run.machine, by_sockets=sockets)
+            here = await stack.enter_async_context(made)
+            people, trouble = People(here, random, run.seconds), Trouble(here, run.db_url, random)
+            living = asyncio.create_task(people.live())
+            stack.callback(living.cancel)
             with suppress(TimeoutError):
-                async with asyncio.timeout(seconds):
+                async with asyncio.timeout(run.seconds):
                     await trouble.bring()
-            here.proxy.rate = 0.0
-            here.spare_commits()
-            if here.sockets is not None:
-                here.sockets.rate = 0.0
-            people.is_closing = True
-            for replica in here.replicas:
-                if not replica.is_ready:
-                    await _up_again(here, replica.number)
-            await here.proxy.settle()
-            await _rest(here)
-            # A process reads every bill when it starts, and then once an hour.
-            for replica in here.replicas:
-                await here.kill(replica, None)
-            await asyncio.sleep(BILLS_S)
-        finally:
-            living.cancel()
-        return Outcome(database, seconds, here, await judge(here.db, here.evidence()), people.asked)
+        await _heal(here, people)
+        await _rest(here)
+        # A process reads every bill when it starts, and then once an hour.
+        for replica in here.replicas:
+            await here.kill(replica, None)
+        await asyncio.sleep(BILLS_S)
+        living.cancel()
+        return Outcome(run.database, run.seconds, here, await judge(here.db, here.evidence()), people.asked)
+
+
+async def _heal(here: Place, people: People) -> None:
+    """Bring no more faults, and wait for what is under way."""
+    here.proxy.rate = 0.0
+    here.spare_commits()
+    if here.sockets is not None:
+        here.sockets.rate = 0.0
+    people.is_closing = True
+    for replica in here.replicas:
+        if not replica.is_ready:
+            await _up_again(here, replica.number)
+    await here.proxy.settle()
 
 
 def by_sockets(database: str, seed: int) -> bool:
@@ -133,30 +157,38 @@ def main() -> int:
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 65_536), hard))
     # Ended like this, too, it stops its processes and removes its files.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    broken = 0
-    for database in chosen.databases:
-        sys.stdout.write(f"\n{database}, seed {chosen.seed}\n\n")
-        sys.stdout.flush()
-        outcome = _one(database, 60 * chosen.minutes / len(chosen.databases), chosen.seed)
-        sys.stdout.write(table(outcome) + "\n")
+    seconds = 60 * chosen.minutes / len(chosen.databases)
+    with ExitStack() as stack:
+        runs = [stack.enter_context(_run(database, seconds, chosen.seed)) for database in chosen.databases]
+        outcomes = asyncio.run(_play_all(runs))
+    for outcome in outcomes:
+        sys.stdout.write(f"\n{outcome.database}, seed {chosen.seed}\n\n{table(outcome)}\n")
         sys.stdout.writelines(f"  {line}\n" for line in outcome.verdict.broken)
-        broken += len(outcome.verdict.broken)
-    return 1 if broken else 0
+    return 1 if any(outcome.verdict.broken for outcome in outcomes) else 0
 
 
-def _one(database: str, seconds: float, seed: int) -> Outcome:
+async def _play_all(runs: list[Run]) -> list[Outcome]:
+    turn = asyncio.Lock()
+    async with asyncio.TaskGroup() as group:
+        playing = [group.create_task(play(run, turn)) for run in runs]
+    return [task.result() for task in playing]
+
+
+@contextmanager
+def _run(database: str, seconds: float, seed: int) -> Iterator[Run]:
+    """Make the machine and the empty ledger of one database's run."""
     with tempfile.TemporaryDirectory(prefix="gpu-shopper-chaos-") as name, machine(Path(name)) as on:
         folder = Path(name)
         if database == "sqlite":
-            url = f"sqlite+aiosqlite:///{on.folder / 'ledger.db'}"
-            return asyncio.run(run(database, url, folder, on, seconds, seed))
+            yield Run(database, f"sqlite+aiosqlite:///{on.folder / 'ledger.db'}", folder, on, seconds, seed)
+            return
         with postgres_template() as server:
             url = server.url("chaos")
             finish(server.execute("CREATE DATABASE chaos TEMPLATE template0"))
             # A commit is in the log before it counts, because a crash of the server must lose nothing.
             finish(server.execute("ALTER DATABASE chaos SET synchronous_commit = on"))
             finish(_migrate(url))
-            return asyncio.run(run(database, url, folder, on, seconds, seed))
+            yield Run(database, url, folder, on, seconds, seed)
 
 
 async def _migrate(url: str) -> None:

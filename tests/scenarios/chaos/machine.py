@@ -101,6 +101,7 @@ def machine(folder: Path) -> Iterator[Machine]:
         has_names = IS_ROOT and shutil.which("unshare") is not None and _ran("unshare", "--mount", "true")
         if has_names:
             silent = made.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+            silent.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # Both databases' machines have one.
             silent.bind((NAME_SERVER, 53))
         yield Machine(inner, has_disk, has_names)
 

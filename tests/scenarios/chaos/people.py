@@ -12,8 +12,10 @@ from bot.practice.reader import buttons
 from tests.scenarios.chaos.place import CLOUDS, Place
 
 ASKERS, APPROVERS = ("alice", "dave"), ("bob", "carol")
-#: Sessions are as short as the policy allows, so that many approved ends fall into the run.
+#: Sessions are as short as the policy allows, so that many approved ends fall into the run. Near its end they are
+#: shorter still, because the verdict waits for all of them.
 MINUTES = (1, 2, 3, 4)
+LAST_MINUTES = 2
 MOST_ALIVE = 16
 PAUSE_S = (0.5, 3.0)
 REJECTED, TWICE, ENDED, EXTENDED = 0.05, 0.15, 0.05, 0.1
@@ -22,8 +24,10 @@ REJECTED, TWICE, ENDED, EXTENDED = 0.05, 0.15, 0.05, 0.1
 class People:
     """Everybody in the workspace. `asked` counts acknowledged requests, `clicked` the buttons that were pressed."""
 
-    def __init__(self, place: Place, random: Random) -> None:
+    def __init__(self, place: Place, random: Random, seconds: float) -> None:
+        """`seconds` is how long the trouble lasts."""
         self._place, self._random = place, random
+        self._closing_s = time.monotonic() + seconds
         self._clicked: set[str] = set()
         self.asked = 0
         self.is_closing = False
@@ -45,14 +49,18 @@ class People:
     async def _ask(self) -> None:
         who, cloud = self._random.choice(ASKERS), self._random.choice(CLOUDS)
         gpu = self._place.clouds[cloud].STAPLE
-        line = f"/gpu provision 1x{gpu} {self._random.choice(MINUTES)}m clouds={cloud}"
+        most = int(max(self._closing_s - time.monotonic(), 0.0) / 60) + LAST_MINUTES
+        line = f"/gpu provision 1x{gpu} {min(self._random.choice(MINUTES), most)}m clouds={cloud}"
         self._place.commands += 1
         done = await self._person(who, line)
         self.asked += done.ok
-        if self._random.random() < EXTENDED:
-            await self._person(who, f"/gpu extend {await self._place.newest_session()} 1m")
-        if self._random.random() < ENDED:
-            await self._person(who, f"/gpu terminate {await self._place.newest_session()} now")
+        extends, ends = self._random.random() < EXTENDED, self._random.random() < ENDED
+        # Nobody names a session while there is none to read: a command without its name is answered and not stored.
+        session = await self._place.newest_session() if extends or ends else ""
+        if extends and session:
+            await self._person(who, f"/gpu extend {session} 1m")
+        if ends and session:
+            await self._person(who, f"/gpu terminate {session} now")
 
     async def _person(self, who: str, line: str) -> ActionResult:
         return await self._place.practice.driver.as_(who).command(line)

@@ -47,6 +47,8 @@ RATE = 0.1
 #: How long an armed kill waits for the call that it is meant for.
 KILL_WAITS_S = 6.0
 APP_TOKEN = "xapp-chaos"
+#: An unseen create is searched for this long: the sandboxes list at once, and no call is later than 25 s.
+SEARCHES = {"quarantine_floor_s": 60.0, "quarantine_lags": 1.0}
 TAKES_UP_S = 0.5
 RESTART_S = (0.0, 3.0)
 PROXIED_HEADERS = ("content-type", "x-slack-signature", "x-slack-request-timestamp", "user-agent")
@@ -149,8 +151,8 @@ class Place:
         self.clock = SystemClock()
         self.replicas: list[Replica] = []
         self.counts: Counter[str] = Counter()
-        #: Signatures of messages that were answered with 200, which is an acknowledgement.
-        self.acknowledged: set[str] = set()
+        #: Keys of the messages that were acknowledged as stored, with their words.
+        self.acknowledged: dict[str, str] = {}
         #: When each button of an approval was first clicked, in seconds of the monotonic clock.
         self.clicked_s: dict[str, float] = {}
         #: How many rentals people requested.
@@ -284,12 +286,16 @@ class LoadBalancer:
                     got = await client.post(url, content=body, headers=headers)
                 response = Response(got.content, got.status_code, media_type=got.headers.get("content-type"))
                 if got.status_code == 200 and not _is_refused(got):
-                    self._place.acknowledged.add(headers.get("x-slack-signature", ""))
+                    words = body.decode(errors="replace")
+                    self._place.acknowledged[headers.get("x-slack-signature", "")] = f"{words} → {got.text}"
         await response(scope, receive, send)
 
 
 def _is_refused(answer: httpx.Response) -> bool:
-    """Tell whether a command was answered that it was not stored: its author reads that and repeats it."""
+    """Tell whether a command was answered that it was not stored: its author reads that and repeats it.
+
+    People here send no command that can't be read, so every other answer says that the message is stored.
+    """
     is_json = answer.headers.get("content-type", "").startswith("application/json")
     return is_json and answer.json().get("text") in NOT_TAKEN
 
@@ -330,7 +336,7 @@ async def place(
             data, own = here.folder / f"data-{number}", here.environment(number)
             data.mkdir(mode=0o700)
             environment: dict[str, str] = {
-                **environment_of(folder, served_url, practice.api_url, TIMING | {"quarantine_floor_s": 60.0}),
+                **environment_of(folder, served_url, practice.api_url, TIMING | SEARCHES),
                 **{k: v for n, c in made.items() for k, v in c.environment(f"{clouds_url}/r{number}/{n}").items()},
                 **own,
                 **({"SLACK_APP_TOKEN": APP_TOKEN} if by_sockets else {}),

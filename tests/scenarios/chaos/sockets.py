@@ -108,7 +108,7 @@ class FaultySockets(SocketHub):
     """The workspace's side of Socket Mode. `acknowledged` takes the key of each message that the app acknowledged."""
 
     def __init__(
-        self, changed: Callable[[], None], random: Random, counts: Counter[str], acknowledged: set[str]
+        self, changed: Callable[[], None], random: Random, counts: Counter[str], acknowledged: dict[str, str]
     ) -> None:
         super().__init__(changed)
         self.rate = RATE
@@ -144,7 +144,7 @@ class FaultySockets(SocketHub):
     async def _send(self, kind: str, payload: Json, attempt: int, reason: str) -> Json:
         answer = await super().send(kind, payload, attempt=attempt, reason=reason)
         if answer.get("text") not in NOT_TAKEN:
-            self._acknowledged.add(key_of(payload, None))
+            self._acknowledged[key_of(payload, None)] = f"{payload} → {answer}"
         return answer
 
     async def disturb(self) -> None:

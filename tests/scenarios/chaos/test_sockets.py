@@ -28,7 +28,7 @@ async def test_a_fault_of_every_envelope_loses_nothing_and_does_nothing_twice(
     async with place(sqlite_db_url, tmp_path, 1, random, here, by_sockets=True) as built:
         assert built.sockets is not None
         built.proxy.rate, built.sockets.rate = 0.0, 1.0
-        people = People(built, random)
+        people = People(built, random, 300.0)
         living = asyncio.create_task(people.live())
         while len(built.clicked_s) < REQUESTS:  # Another process's ledger tells nobody.
             await asyncio.sleep(LOOK_S)

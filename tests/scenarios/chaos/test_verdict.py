@@ -46,7 +46,7 @@ async def walked(db: Database, clock: SteppedClock) -> Walked:
         true = w.instances()
         assert [item.alive for item in true] == [False]
         sent = {found[0]: 1 for item in true if (found := LABEL.search(str(item.name)))}
-        return Walked(db, Evidence(true, sent, (), lambda _cloud, _start, _end: 0.0, clock.now()))
+        return Walked(db, Evidence(true, sent, {}, lambda _cloud, _start, _end: 0.0, clock.now()))
 
 
 async def test_a_good_walk_is_clean_and_each_wrong_is_named(walked: Walked) -> None:
@@ -56,7 +56,7 @@ async def test_a_good_walk_is_clean_and_each_wrong_is_named(walked: Walked) -> N
     assert "double" in await walked.broken(sent={label: 2})
     assert "1 requests from 0 commands" in await walked.broken(commands=0)
     assert "without an approval" in await walked.broken(sent_s={label: 1.0}, clicked_s={"unknown": 0.5})
-    assert "acknowledged messages are lost" in await walked.broken(acknowledged=("v0=1234",))
+    assert "acknowledged and lost: /gpu status" in await walked.broken(acknowledged={"v0=1234": "/gpu status"})
     assert "orphan" in await walked.broken(true=[rented, replace(rented, ref="other", ended_at=None)])
     later = (rented.ended_at or walked.seen.now) + timedelta(seconds=100)
     assert "late" in await walked.broken(true=[replace(rented, ended_at=later)])

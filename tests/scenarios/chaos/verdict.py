@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -48,7 +48,8 @@ class Evidence:
 
     true: list[TrueInstance]
     sent: Mapping[str, int]
-    acknowledged: Collection[str]
+    #: Key → the words of each message that was answered as stored.
+    acknowledged: Mapping[str, str]
     #: Seconds in which an end could not be carried out: cloud, from, to.
     away_s: Callable[[str, datetime, datetime], float]
     now: datetime
@@ -88,8 +89,7 @@ async def judge(db: Database, seen: Evidence) -> Verdict:
         requests = (await tx.scalar(text(REQUESTS))) or 0
     verdict.sessions = len({row["request_id"] for row in rows})
     verdict.broken += [f"spent without an approval: {label}" for label in {*unapproved, *_too_early(seen, tokens)}]
-    lost = [key for key in seen.acknowledged if key[:128] not in keys]
-    verdict.broken += [f"{len(lost)} acknowledged messages are lost"] if lost else []
+    verdict.broken += [f"acknowledged and lost: {words}" for key, words in seen.acknowledged.items() if key not in keys]
     verdict.broken += [f"{unfinished} acknowledged messages were never processed"] if unfinished else []
     verdict.broken += [f"ended by mistake: {label} counted as lost" for label in lost_there]
     if seen.commands is not None and requests > seen.commands:

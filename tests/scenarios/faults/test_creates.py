@@ -212,7 +212,7 @@ async def test_a_process_that_dies_before_the_call_never_leads_to_a_second_one(w
     assert states(await w.view(request_id)) == [InstanceState.SENDING]
     await w.run(30, 15)
     assert states(await w.view(request_id)) == [InstanceState.UNKNOWN]
-    await w.run(quarantine(w.ctx.providers[cloud].capabilities).total_seconds() - 100, 30)
+    await w.run(quarantine(w.ctx.providers[cloud].capabilities, w.ctx.timing).total_seconds() - 100, 30)
     view = await w.view(request_id)
     assert states(view) == [InstanceState.TOMBSTONE]
     assert view.request.state is RequestState.PENDING

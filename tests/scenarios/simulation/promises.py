@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
+from bot.rules.policy.timing import Timing
 from bot.services.instances.unknown_outcome import quarantine
 from ledger.kernel.states import InstanceState
 from ledger.models import Instance
@@ -43,7 +44,7 @@ def _given_up(rows: Iterable[Instance], providers: Mapping[str, Provider]) -> It
     for row in rows:
         if row.state is InstanceState.TOMBSTONE and row.sent_at is not None and row.ended_at is not None:
             waited = row.ended_at - row.sent_at
-            if waited < quarantine(providers[row.cloud].capabilities):
+            if waited < quarantine(providers[row.cloud].capabilities, Timing()):
                 yield f"an unknown outcome is searched for: {row.id} was given up after {waited}"
 
 

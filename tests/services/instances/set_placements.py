@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
 
+from bot.rules.policy.timing import Timing
 from bot.services.instances.unknown_outcome import quarantine
 from ledger.kernel.end_reason import EndReason
 from ledger.kernel.entry_kind import EntryKind
@@ -118,7 +119,7 @@ def judge(w: World, books: Books, session_id: str, found: Placements) -> None:
         able = w.ctx.providers[failed.cloud].capabilities
         waited = failed_at - (failed.sent_at or failed.created_at)
         limit_s = w.ctx.timing.label_search_s + SWEEP_S
-        assert waited <= quarantine(able) + timedelta(seconds=limit_s), (failed.id, waited)
+        assert waited <= quarantine(able, Timing()) + timedelta(seconds=limit_s), (failed.id, waited)
         found.after_quarantine += 1
     lived = [row for row in rows if row.live_at is not None]
     found.undone += bool(lived)

@@ -10,6 +10,7 @@ from typing import cast
 
 import pytest
 
+from bot.rules.policy.timing import Timing
 from bot.services.billing import true_up
 from bot.services.instances import launch
 from bot.services.instances.unknown_outcome import IN_DOUBT, UNCLEAR, quarantine
@@ -79,8 +80,9 @@ async def unknown(w: World, fault: str) -> str:
 
 def test_a_cloud_that_shows_instances_late_is_searched_longer() -> None:
     able = Capabilities(stop=True, spot=False, labels=True, balance=True, charges=True, logs=True, visibility_lag_s=60)
-    assert quarantine(able) == timedelta(seconds=600)
-    assert quarantine(able, floor_s=900) == timedelta(seconds=900)
+    assert quarantine(able, Timing()) == timedelta(seconds=600)
+    assert quarantine(able, Timing(quarantine_floor_s=900)) == timedelta(seconds=900)
+    assert quarantine(able, Timing(quarantine_lags=20)) == timedelta(seconds=1200)
 
 
 async def paged_later(w: World, request_id: str) -> str:
