@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from decimal import Decimal
 
 from bot.rules.market.ranking import RankedOption
@@ -14,7 +15,6 @@ from providers.contract import Offer
 from providers.errors import (
     AuthFailed,
     InsufficientFunds,
-    InvalidSpec,
     NotSent,
     OutcomeUnknown,
     QuotaExceeded,
@@ -24,8 +24,12 @@ from providers.errors import (
 
 #: Error codes that say something about the account or the cloud, so that its other offers would fail in the same way.
 CLOUD_WIDE = frozenset(
-    kind.code for kind in (AuthFailed, QuotaExceeded, InsufficientFunds, InvalidSpec, RateLimited, NotSent, Unsupported)
+    kind.code for kind in (AuthFailed, QuotaExceeded, InsufficientFunds, RateLimited, NotSent, Unsupported)
 )
+#: A launch waits this long at most for a cloud's rate limit, before its create and after it; then it fails over.
+PATIENCE = timedelta(seconds=60)
+#: The pause after a rate limit whose end the cloud does not name, in seconds.
+PAUSE_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +50,15 @@ class Placement:
     sentence: str
 
 
+def sent_again_at(first_at: datetime, now: datetime, retry_after_s: float | None) -> datetime | None:
+    """Return when to repeat a create that met a rate limit; None where that is later than a launch waits.
+
+    `first_at` is when the first create of the same offer was intended.
+    """
+    again_at = now + timedelta(seconds=max(PAUSE_S if retry_after_s is None else retry_after_s, 1.0))
+    return again_at if again_at - first_at <= PATIENCE else None
+
+
 def next_option(
     shown: Sequence[RankedOption],
     chosen_offer_id: str,
@@ -61,13 +74,15 @@ def next_option(
     first cloud named come before those of the second, and so on. Left out: failed offers, every offer on
     the machine or host that failed, every offer of a cloud whose failure was about the account, a price above the cap,
     an expected total above the total cap, and spot where on-demand was approved or the reverse. Nothing is tried after
-    a failure that is not a definite no.
+    a failure that is not a definite no. The sentence mentions other offers only where others were shown.
     """
+    others = len(shown) > 1
     if any(not failure.definite_no or failure.code == OutcomeUnknown.code for failure in failures):
-        sentence = "It is unknown whether the last launch worked, so no other offer is tried."
+        sentence = "It is unknown whether the last launch worked" + (", so no other offer is tried." if others else ".")
         return Placement(None, OutcomeUnknown.code, sentence)
     if failures and not policy.failover:
-        return Placement(None, "failover_off", "The cloud refused the offer, and the policy allows no other one.")
+        sentence = "The policy doesn't allow a launch of another offer." if others else ""
+        return Placement(None, "failover_off", sentence)
     chosen = next((place for place, option in enumerate(shown) if option.offer.id == chosen_offer_id), None)
     if chosen is None:
         return Placement(None, "not_shown", "The approved offer is not one of the options that were shown.")
@@ -80,7 +95,8 @@ def next_option(
         if same_kind and _covered(option, price_cap_usd_h, most_usd) and not _failed(option, failures):
             sentence = f"{option.offer.id} {at_rate(option.offer.price_usd_h or Decimal(0))} comes next."
             return Placement(option, "ok", sentence)
-    return Placement(None, "none_left", "No other option that was shown is within the approved amount.")
+    sentence = "No other option that was shown is within the approved amount." if others else ""
+    return Placement(None, "none_left", sentence)
 
 
 def _place(cloud: str, candidates: Sequence[str]) -> int:

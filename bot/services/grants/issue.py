@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from decimal import Decimal
+from typing import Any
 
 from bot.rules.checkpoints.verification import reserved_usd
 from bot.rules.market.node_sets import of_one
@@ -110,32 +112,54 @@ async def intend(
     run_usd = option.expected_usd if run_usd is None else min(option.expected_usd, run_usd)
     together = offer_from_json(option.offer)
     offer, nodes = of_one(together), together.nodes
-    provider = ctx.providers[option.cloud]
-    job = request.job
+    columns = {
+        "session_id": session_id,
+        "grant_id": grant.id,
+        "option_id": option.id,
+        "offer": option.offer if nodes == 1 else offer_to_json(offer),
+        "node_rank": node_rank,
+        "price_usd_h": money.share(option.price_usd_h, nodes),
+        "storage_usd_h": offer.storage_usd_h,
+        "hold_usd": reserved_usd(money.share(costs.hold_usd, nodes), grant.total_cap_usd, money.share(run_usd, nodes)),
+        "hold_s": int(costs.hold_hours * 3600),
+        "due_at": now,
+    }
+    return await _intended(ctx, tx, request, offer, now, columns)
+
+
+#: What a repeated create takes over from the row of the refused one.
+_REPEATED = (
+    "session_id", "grant_id", "option_id", "offer", "node_rank", "price_usd_h", "storage_usd_h", "hold_usd", "hold_s"
+)  # fmt: skip
+
+
+async def intend_again(ctx: Context, tx: Tx, refused: Instance, due_at: datetime, now: datetime) -> Instance:
+    """Write the intent of a create that its cloud refused for now once more, under the same grant and a new label."""
+    request = await tx.get_one(Request, refused.request_id)
+    columns = {name: getattr(refused, name) for name in _REPEATED}
+    return await _intended(ctx, tx, request, offer_from_json(refused.offer), now, {**columns, "due_at": due_at})
+
+
+async def _intended(
+    ctx: Context, tx: Tx, request: Request, offer: Offer, now: datetime, columns: Mapping[str, Any]
+) -> Instance:
+    """Add the row of one create call, with its label and name, and its event."""
+    provider = ctx.providers[offer.cloud]
+    able = provider.capabilities
     _, n = await next_numbers(tx, request.id, GrantKind.CREATE)
     label = ctx.labels.mint(request.id, n)
-    capabilities = provider.capabilities
     instance = Instance(
         id=new_id("ins", now),
-        session_id=session_id,
         request_id=request.id,
-        grant_id=grant.id,
-        option_id=option.id,
         n=n,
         state=InstanceState.READY,
-        cloud=option.cloud,
+        cloud=offer.cloud,
         account=provider.account,
         label=label,
-        name=instance_name(_human(ctx, job, offer), label, capabilities.name_max, capabilities.name_extra_chars),
-        offer=option.offer if nodes == 1 else offer_to_json(offer),
+        name=instance_name(_human(ctx, request.job, offer), label, able.name_max, able.name_extra_chars),
         created_at=now,
         machine_id=offer.machine_id,
-        node_rank=node_rank,
-        price_usd_h=money.share(option.price_usd_h, nodes),
-        storage_usd_h=offer.storage_usd_h,
-        hold_usd=reserved_usd(money.share(costs.hold_usd, nodes), grant.total_cap_usd, money.share(run_usd, nodes)),
-        hold_s=int(costs.hold_hours * 3600),
-        due_at=now,
+        **columns,
     )
     tx.add(instance)
     await tx.flush()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from decimal import Decimal
 
-from bot.rules.instances.failover import Failure, next_option
+from bot.rules.instances.failover import Failure, next_option, sent_again_at
 from bot.rules.market.ranking import RankedOption
 from bot.services.grants import hours_used, issue, reopen, reservations
 from bot.services.market.codec import estimate_from_json, hold_hours, offer_from_json
@@ -15,9 +15,10 @@ from ledger.kernel import money
 from ledger.kernel.end_reason import EndReason
 from ledger.kernel.grant import GrantKind
 from ledger.kernel.states import InstanceState
-from ledger.models import Approval, GrantRow, Option, Request, Session
+from ledger.models import Approval, GrantRow, Instance, Option, Request, Session
 from ledger.queries.lookups import instances_of_session, options_of, override_of
 from ledger.queries.session_costs import booked
+from providers.errors import RateLimited
 
 #: End codes after which no replacement is launched: the machine may be fine, but its price is not.
 NEVER_REPLACED = frozenset({EndReason.BILLED_ABOVE_CAP})
@@ -34,11 +35,28 @@ async def try_next(ctx: Context, tx: Tx, grant_id: str, sentence: str, now: date
     request = await tx.get_one(Request, grant.request_id, populate_existing=True)
     option, why = await _choose(ctx, tx, grant, request)
     if option is None:
-        await reopen.reopen_request(tx, request.id, f"{sentence} {why}", now)
+        await reopen.reopen_request(tx, request.id, f"{sentence} {why}".strip(), now)
         return
     if grant.session_id is None:
         raise ValueError(f"grant {grant.id} belongs to no session")
     await issue.intend(ctx, tx, request, grant.session_id, grant, option, now)
+
+
+async def send_again(
+    ctx: Context, tx: Tx, refused: Instance, retry_after_s: float | None, now: datetime
+) -> Instance | None:
+    """Intend the create of the same offer once more after the cloud's rate limit; None where that is too late.
+
+    Its row is a new one, because each row is sent once.
+    """
+    rows = await instances_of_session(tx, refused.session_id)
+    first_at = min(row.created_at for row in rows if _same_order(row, refused))
+    again_at = sent_again_at(first_at, now, retry_after_s)
+    return None if again_at is None else await issue.intend_again(ctx, tx, refused, again_at, now)
+
+
+def _same_order(row: Instance, other: Instance) -> bool:
+    return (row.grant_id, row.option_id, row.node_rank) == (other.grant_id, other.option_id, other.node_rank)
 
 
 async def replace(ctx: Context, tx: Tx, session_id: str, longer_usd: Decimal, now: datetime) -> bool:
@@ -93,10 +111,12 @@ async def _choose(ctx: Context, tx: Tx, grant: GrantRow, request: Request) -> tu
     rows = {option.id: option for option in await options_of(tx, approval.option_id)}
     hold_h = await _longest_hold(ctx, tx, grant.session_id, approval, rows[approval.option_id])
     shown = [_ranked(row) for row in rows.values() if row.cloud in ctx.providers and hold_hours(row) <= hold_h]
+    tried = [row for row in await instances_of_session(tx, grant.session_id) if row.option_id in rows]
     failures = [
-        Failure(offer_from_json(instance.offer), instance.outcome_code, instance.state is not InstanceState.TOMBSTONE)
-        for instance in await instances_of_session(tx, grant.session_id)
-        if instance.option_id in rows
+        Failure(offer_from_json(row.offer), row.outcome_code, row.state is not InstanceState.TOMBSTONE)
+        for place, row in enumerate(tried)
+        # A rate limit that was waited out says nothing about the cloud's other offers.
+        if row.outcome_code != RateLimited.code or not any(_same_order(row, later) for later in tried[place + 1 :])
     ]
     chosen = rows[approval.option_id].offer_id
     clouds = request.job.candidates

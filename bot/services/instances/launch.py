@@ -11,7 +11,7 @@ import logging
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from bot.rules.instances.failover import CLOUD_WIDE
+from bot.rules.instances.failover import CLOUD_WIDE, PATIENCE
 from bot.rules.instances.recovery_mode import HOLD
 from bot.rules.market.affordability import cannot_pay
 from bot.rules.pricing.bids import inside
@@ -20,7 +20,7 @@ from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import key_holders, machine_keys
 from bot.services.grants import reopen, reservations
 from bot.services.instances.attached_volume import NotMounted, attached
-from bot.services.instances.failover import try_next
+from bot.services.instances.failover import send_again, try_next
 from bot.services.instances.launch_spec import authority, order
 from bot.services.instances.transitions import adopt, approved_end, settle
 from bot.services.instances.unknown_outcome import UNCLEAR
@@ -44,8 +44,6 @@ from providers.contract import InstanceSpec, Offer, Provider
 from providers.errors import NotSent, OutcomeUnknown, ProviderError, RateLimited
 
 BATCH = 8
-#: A launch waits this long at most for a rate limit before the send; then the next option is tried.
-PATIENCE = timedelta(seconds=60)
 #: A create is sent within this many monotonic seconds of the commit that says so, or not at all: its row has a lease.
 SEND_WITHIN_S = 10.0
 PAUSED = "The process paused before it could send the launch."
@@ -290,7 +288,7 @@ async def _create(
         observed = await provider.create(spec, grant)
     except ProviderError as error:
         if error.definite_no and not isinstance(error, OutcomeUnknown):
-            await _refused(ctx, work, error.code, f"{error.message}.")
+            await _refused(ctx, work, error.code, f"{error.message}.", limit=error)
         else:
             await _unknown_outcome(ctx, work, UNCLEAR)
         return
@@ -309,16 +307,29 @@ async def _unknown_outcome(ctx: Context, work: _Work, sentence: str) -> None:
     ctx.hints.instances.set()
 
 
-async def _refused(ctx: Context, work: _Work, code: str, sentence: str, held: Claim | None = None) -> None:
+async def _refused(
+    ctx: Context,
+    work: _Work,
+    code: str,
+    sentence: str,
+    held: Claim | None = None,
+    *,
+    limit: ProviderError | None = None,
+) -> None:
     """Close the row after a refusal, then try the next option that the approval covers, or reopen the request.
 
-    `held` is the claim of a refusal before the send; without one, the cloud refused the create itself.
+    `held` is the claim of a refusal before the send; without one, the cloud refused the create itself. A rate limit of
+    the create is waited out first.
     """
     now = ctx.clock.now()
     async with ctx.db.write() as tx:
         await _reject(tx, work, code, sentence, now, held)
+        waits = False
         if not await _ended_meanwhile(ctx, tx, work, now):
-            await try_next(ctx, tx, work.grant.id, sentence, now)
+            if isinstance(limit, RateLimited):
+                waits = await send_again(ctx, tx, work.instance, limit.retry_after_s, now) is not None
+            if not waits:
+                await try_next(ctx, tx, work.grant.id, sentence, now)
     ctx.hints.instances.set()
     ctx.hints.requests.set()
 

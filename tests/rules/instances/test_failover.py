@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
 import pytest
 
-from bot.rules.instances.failover import CLOUD_WIDE, Failure, Placement, next_option
+from bot.rules.instances.failover import CLOUD_WIDE, PAUSE_S, Failure, Placement, next_option, sent_again_at
 from bot.rules.market.ranking import rank
 from bot.rules.policy.policy import Policy
 from ledger.kernel.job import SpotPolicy
 from providers.contract import Offer
 from providers.errors import OutcomeUnknown, ProviderError
 from tests.rules.builders import CLOUDS, job, offer
+from tests.support.clock import START
 
 A = offer("a", machine_id="m1", host_id="h1")
 B = offer("b", price_usd_h=Decimal("0.42"), machine_id="m1", host_id="h2")
@@ -92,6 +94,26 @@ def test_nothing_is_tried_after_an_unknown_outcome(failure: Failure) -> None:
 def test_the_policy_can_forbid_other_offers() -> None:
     assert key(place(failover=False)) == "a"
     assert place(Failure(A, "no_capacity"), failover=False).code == "failover_off"
+
+
+@pytest.mark.parametrize("code", ["no_capacity", "auth_failed", "outcome_unknown"])
+@pytest.mark.parametrize("policy", [{}, {"failover": False}])
+def test_other_options_are_mentioned_only_where_others_were_shown(code: str, policy: dict[str, Any]) -> None:
+    assert "other" not in place(Failure(A, code), offers=(A,), **policy).sentence
+    assert "other" in place(Failure(A, code), offers=(A, B, C), **policy).sentence
+
+
+def test_an_offer_that_its_cloud_calls_invalid_drops_out_alone() -> None:
+    assert key(place(Failure(A, "invalid_spec"))) == "d"
+
+
+def test_a_rate_limit_is_waited_out_for_as_long_as_a_launch_waits() -> None:
+    now = START + timedelta(seconds=20)
+    assert sent_again_at(START, now, 7) == now + timedelta(seconds=7)
+    assert sent_again_at(START, now, 40) == now + timedelta(seconds=40)
+    assert sent_again_at(START, now, 41) is None
+    assert sent_again_at(START, now, None) == now + timedelta(seconds=PAUSE_S)
+    assert sent_again_at(START, now, 0) == now + timedelta(seconds=1)
 
 
 def test_an_offer_that_was_not_shown_is_never_tried() -> None:

@@ -125,12 +125,12 @@ async def test_without_failover_a_sold_out_offer_is_asked_again(w: World) -> Non
     await w.settle()
     view = await w.view(request_id)
     assert (view.request.state, view.request.quote_version) == (RequestState.PENDING, 2)
-    assert "allows no other one" in view.request.outcome
+    assert "doesn't allow a launch of another offer" in view.request.outcome
     assert states(view) == [InstanceState.REJECTED]
 
 
 @on_clouds(VARIED=True)
-@pytest.mark.parametrize("fault", ["create_auth", "create_no_credit", "create_429"])
+@pytest.mark.parametrize("fault", ["create_auth", "create_no_credit"])
 async def test_trouble_with_one_account_leads_to_another_cloud(w: World, cloud: str, fault: str) -> None:
     # Each of these clouds sells this GPU, alone; the other one's offers must lie inside the cap of the approved one.
     w.tune(price_tolerance=Decimal(5), options_shown=50)
@@ -150,7 +150,64 @@ async def test_trouble_with_one_account_leads_to_another_cloud(w: World, cloud: 
 
 
 @every_cloud
-@pytest.mark.parametrize("fault", ["create_auth", "create_no_credit", "create_429"])
+async def test_a_rate_limit_on_the_create_is_waited_out_with_a_new_row(w: World, cloud: str) -> None:
+    request_id = await w.approved(candidates=(cloud,))
+    w.arm("create_429", cloud, retry_after=7)
+    await w.settle()
+    first, second = (await w.view(request_id)).instances
+    assert (first.state, first.outcome_code) == (InstanceState.REJECTED, "rate_limited")
+    assert second.state is InstanceState.READY
+    await w.run(30, 5)
+    view = await w.view(request_id)
+    assert states(view) == [InstanceState.REJECTED, InstanceState.LIVE]
+    assert (view.request.state, view.request.quote_version) == (RequestState.APPROVED, 1)
+    assert (second.grant_id, second.offer["key"]) == (first.grant_id, first.offer["key"])
+    assert second.label != first.label
+    assert len(w.engine.creates) == 2
+    assert w.alive() == [second.name]
+
+
+@on_clouds(VARIED=True)
+async def test_a_rate_limit_that_outlasts_the_patience_of_a_launch_leads_to_another_cloud(w: World, cloud: str) -> None:
+    w.tune(price_tolerance=Decimal(5), options_shown=50)
+    reply = await w.ask(gpu=GpuConstraint(("A6000",), 1, 1))
+    request_id = str(reply.data["request_id"])
+    await w.settle()
+    rank = next(option.rank for option in (await w.view(request_id)).options if option.cloud == cloud)
+    await w.decide(request_id, rank=rank)
+    w.arm("create_429", cloud, times=None, retry_after=15)
+    await w.run(75, 5)
+    view = await w.view(request_id)
+    assert states(view)[-1] is InstanceState.LIVE
+    assert {(row.state, row.cloud) for row in view.instances[:-1]} == {(InstanceState.REJECTED, cloud)}
+    assert view.instances[-1].cloud != cloud
+    assert len({row.offer["key"] for row in view.instances[:-1]}) == 1
+
+
+async def test_a_rate_limit_that_was_waited_out_does_not_rule_out_the_other_offers_of_its_cloud(w: World) -> None:
+    w.tune(price_tolerance=Decimal(3))
+    request_id = await w.approved(candidates=("vast",))
+    w.arm("create_429_text", "vast")
+    await w.settle()
+    w.arm("create_stale_offer", "vast")
+    await w.run(30, 5)
+    view = await w.view(request_id)
+    assert [row.outcome_code for row in view.instances] == ["rate_limited", "no_capacity", ""]
+    assert states(view)[-1] is InstanceState.LIVE
+
+
+async def test_an_offer_that_its_cloud_calls_invalid_drops_out_alone(w: World) -> None:
+    w.tune(price_tolerance=Decimal(3))
+    request_id = await w.approved(candidates=("vast",))
+    w.arm("create_bad_args", "vast")
+    await w.settle()
+    view = await w.view(request_id)
+    assert [row.outcome_code for row in view.instances] == ["invalid_spec", ""]
+    assert states(view) == [InstanceState.REJECTED, InstanceState.LIVE]
+
+
+@every_cloud
+@pytest.mark.parametrize("fault", ["create_auth", "create_no_credit"])
 async def test_trouble_with_the_only_account_is_asked_again(w: World, cloud: str, fault: str) -> None:
     request_id = await w.approved(candidates=(cloud,))
     w.arm(fault, cloud)
