@@ -23,6 +23,7 @@ from migrations.run import upgrade
 from tests.scenarios.chaos.machine import Machine, machine
 from tests.scenarios.chaos.people import People
 from tests.scenarios.chaos.place import Place, place
+from tests.scenarios.chaos.programs import write_off_unreachable
 from tests.scenarios.chaos.trouble import Trouble
 from tests.scenarios.chaos.verdict import UNFINISHED, Verdict, judge
 from tests.support.databases import finish, postgres_template
@@ -31,6 +32,8 @@ REPLICAS = {"sqlite": 1, "postgres": 3}
 #: Longer than the longest session, the search for an unknown outcome and the proof of an end together.
 REST_S = 600.0
 LOOK_S = 1.0
+#: How often the operator looks for what no key can show any more.
+OPERATOR_S = 30.0
 #: By then a process that started has read the bills and corrected the ledger.
 BILLS_S = 20.0
 
@@ -111,14 +114,21 @@ async def _up_again(here: Place, number: int) -> None:
 
 
 async def _rest(here: Place) -> None:
-    """Return when nothing is alive and no message waits, or when the time for that is over."""
-    end = time.monotonic() + REST_S
+    """Return when nothing is alive and no message waits, or when the time for that is over.
+
+    The operator writes off what was rented with a key that is replaced, if nothing shows it any more.
+    """
+    began = looked = time.monotonic()
     quiet = 0
-    while time.monotonic() < end and quiet < 20:
+    while time.monotonic() < began + REST_S and quiet < 20:
         async with here.db.read() as tx:
             waiting = await tx.scalar(text(UNFINISHED))
             open_ = await tx.scalar(text("SELECT count(*) FROM sessions WHERE state NOT IN ('terminated', 'failed')"))
         quiet = quiet + 1 if not (here.alive() or waiting or open_) else 0
+        if open_ and not here.alive() and time.monotonic() > looked + OPERATOR_S:
+            looked = time.monotonic()
+            closed = await asyncio.to_thread(write_off_unreachable, here.replicas[0].environment, here.machine.folder)
+            here.counts["machine of a replaced key written off"] += closed
         await asyncio.sleep(LOOK_S)
 
 

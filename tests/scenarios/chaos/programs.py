@@ -29,6 +29,28 @@ def api_key(environment: Mapping[str, str], folder: Path) -> str:
     return str(json.loads(done.stdout)["token"])
 
 
+def write_off_unreachable(environment: Mapping[str, str], folder: Path) -> int:
+    """Close what no key can show any more, as the page asks an operator to; return how many.
+
+    Rows of a replaced key move to the new one when it lists an instance of them. Where all have ended, it lists none.
+    """
+
+    def command(*words: str) -> str:
+        done = subprocess.run(
+            [PROGRAM, "unreachable", *words, "--json"],
+            env=dict(environment),
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return done.stdout if done.returncode == 0 else "[]"
+
+    ids = [row["id"] for row in json.loads(command("list"))]
+    closed = [row_id for row_id in ids if command("gone", row_id, "--yes", "--reason", "the key was replaced") != "[]"]
+    return len(closed)
+
+
 async def press(port: int, key: str, random: Random) -> None:
     """Open more streams, send more calls and name more hosts than one program may, for as long as it takes."""
     headers = {"Authorization": f"Bearer {key}"}
