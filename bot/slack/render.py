@@ -328,7 +328,7 @@ async def _session_transfer(ctx: Context, settings: SlackSettings, row: Notifica
     session_id, _, transfer_id = row.subject.partition("/")
     async with ctx.db.read() as tx:
         view, found = await session_view(tx, session_id), await tx.get_one(Transfer, transfer_id)
-    message = transfer_message(found, view, remaining(view)[0], settings.command)
+    message = transfer_message(found, view, remaining(ctx, view, ctx.clock.now())[0], settings.command)
     return Shown(message, await _person(ctx, row.destination), edits=True)
 
 

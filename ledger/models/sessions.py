@@ -124,6 +124,9 @@ class Instance(Claimable, Base):
     storage_until: Mapped[datetime | None] = mapped_column(UtcDateTime)
     #: Seconds of the GPU's billed time that were booked at its last stop, counted from `billing_from`; None: no stop.
     gpu_booked_s: Mapped[int | None] = mapped_column(Integer)
+    #: Seconds of the GPU's and the storage's billed time that were booked when the session's owner changed last.
+    gpu_split_s: Mapped[int | None] = mapped_column(Integer)
+    storage_split_s: Mapped[int | None] = mapped_column(Integer)
     #: The last check that showed it without its GPU being billed: it cannot have been billed before that.
     unbilled_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     #: The first check that showed an instance which had been ready as not working; None while it works.

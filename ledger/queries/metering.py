@@ -37,6 +37,8 @@ class BilledInstance(NamedTuple):
     storage_from: datetime | None
     storage_until: datetime | None
     gpu_booked_s: int | None
+    gpu_split_s: int | None
+    storage_split_s: int | None
     unbilled_at: datetime | None
     absent_at: list[str]
     terminate_acked_at: datetime | None

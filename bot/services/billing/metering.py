@@ -12,20 +12,17 @@ from bot.rules.billing.billed_time import Billed, look
 from bot.rules.billing.metering import (
     Piece,
     at_other_rates,
-    at_stop,
     booked_at_stops,
     completed,
     hour_suffix,
     is_booked,
     pieces,
-    rate_step,
     running,
 )
 from bot.services.notifications.paging import alone
 from bot.services.runtime.clock_guard import clock_problem
 from bot.services.runtime.context import Context
-from ledger.core import NewEntry, Tx, amend, book, book_all, lock_family
-from ledger.kernel import money
+from ledger.core import NewEntry, Tx, book_all
 from ledger.kernel.booked_component import BookedComponent
 from ledger.kernel.entry_kind import EntryKind
 from ledger.models import Disk, Instance, Orphan
@@ -93,11 +90,15 @@ async def _accrue_together(ctx: Context, instance_ids: Sequence[str], now: datet
     async with ctx.db.write() as tx:
         rows = await lock_billable(tx, instance_ids)
         hours = {row.id: _completed_hours(row, billed_until(row, now)) for row in rows}
-        before = [_key(row, name, hour_suffix(n - 2)) for row in rows for name, n in hours[row.id].items() if n > 1]
+        before = [
+            entry_key(row, name, hour_suffix(n - 2)) for row in rows for name, n in hours[row.id].items() if n > 1
+        ]
         there = await booked_keys(tx, before)
         found: list[NewEntry] = []
         for row in rows:
-            first = {name: n - 1 for name, n in hours[row.id].items() if _key(row, name, hour_suffix(n - 2)) in there}
+            first = {
+                name: n - 1 for name, n in hours[row.id].items() if entry_key(row, name, hour_suffix(n - 2)) in there
+            }
             found += accruals(ctx, row, billed_until(row, now), final=False, first_hours=first)
         return await book_all(tx, found)
 
@@ -105,7 +106,7 @@ async def _accrue_together(ctx: Context, instance_ids: Sequence[str], now: datet
 def _completed_hours(row: Billable, until: datetime) -> dict[BookedComponent, int]:
     """Return how many hours of each component that costs something are completed, where there are any."""
     found = {}
-    for component, start, paused_at, rate, _ in _components(row, row.billing_from):
+    for component, start, paused_at, rate, _ in components(row, row.billing_from):
         hours = completed(start, min(until, paused_at or until)) if start is not None and is_booked(rate) else 0
         if hours:
             found[component] = hours
@@ -114,7 +115,7 @@ def _completed_hours(row: Billable, until: datetime) -> dict[BookedComponent, in
 
 def _last_keys(row: Billable, until: datetime) -> list[str]:
     """Return the keys of the last completed hour of each component."""
-    return [_key(row, name, hour_suffix(hours - 1)) for name, hours in _completed_hours(row, until).items()]
+    return [entry_key(row, name, hour_suffix(hours - 1)) for name, hours in _completed_hours(row, until).items()]
 
 
 def billed_until(row: Billable, now: datetime) -> datetime:
@@ -167,60 +168,6 @@ def billed_from(seen: ObservedInstance, sent_at: datetime | None, able: Capabili
     return min(now, sent_at + timedelta(seconds=able.boot_expected_s))
 
 
-async def change_rate(ctx: Context, tx: Tx, instance_id: str, price_usd_h: Decimal, now: datetime) -> None:
-    """Set the rate of an instance to `price_usd_h`, in dollars per hour, from now on; earlier use keeps its rate.
-
-    What the first listings show is assumed to have been billed from the start.
-    """
-    await lock_family(tx, Instance, instance_id)
-    row = await tx.get_one(Instance, instance_id, populate_existing=True)
-    price_usd_h = money.rate(price_usd_h)
-    if row.price_usd_h == price_usd_h:
-        return  # Another replica changed it already.
-    known_s = BLIND_SWEEPS * ctx.timing.sweep_s
-    if row.live_at is not None and now - row.live_at > timedelta(seconds=known_s):
-        await _split(ctx, tx, row, price_usd_h, now)
-    await amend(tx, Instance, row.id, price_usd_h=price_usd_h)
-
-
-async def _split(ctx: Context, tx: Tx, row: Instance, price_usd_h: Decimal, now: datetime) -> None:
-    """Book the completed hours at the old rate, and what corrects the running hour, booked at the new one."""
-    start, old = row.billing_from, gpu_rate(row.price_usd_h, row.storage_usd_h)
-    if start is None or old <= 0:
-        return
-    await book_all(tx, accruals(ctx, row, billed_until(row, now), final=False))
-    until = min(billed_until(row, now), row.billing_until or now)
-    step = rate_step(start, until, old, gpu_rate(price_usd_h, row.storage_usd_h), row.gpu_booked_s or 0)
-    mine, theirs = f"session:{row.session_id}", f"payable:{row.cloud}:{row.account}"
-    await book(
-        tx,
-        key=_key(row, BookedComponent.GPU, f"rate-{now:%Y%m%dT%H%M%S%f}"),
-        kind=EntryKind.TRUE_UP,
-        debit=mine if step > 0 else theirs,
-        credit=theirs if step > 0 else mine,
-        amount_usd=abs(step),
-        at=now,
-        session_id=row.session_id,
-        instance_id=row.id,
-        component=BookedComponent.GPU,
-        note="the rate changed within the hour",
-    )
-
-
-async def accrue_stop(ctx: Context, tx: Tx, instance_id: str) -> None:
-    """Book what an instance ran until its stop, when a listing shows the stop. The hour that it cuts is a part."""
-    await lock_family(tx, Instance, instance_id)
-    row = await tx.get_one(Instance, instance_id, populate_existing=True)
-    start, until, rate = row.billing_from, row.billing_until, gpu_rate(row.price_usd_h, row.storage_usd_h)
-    if start is None or until is None or rate <= 0:
-        return
-    await book_all(tx, accruals(ctx, row, until, final=False))
-    piece, booked_s = at_stop(start, until, rate, rule_of(ctx, row), row.gpu_booked_s or 0)
-    if piece is not None:
-        await book_all(tx, [_accrual(row, BookedComponent.GPU, _key(row, BookedComponent.GPU, piece.suffix), piece)])
-        await amend(tx, Instance, row.id, gpu_booked_s=booked_s)
-
-
 async def accrue_rest(ctx: Context, tx: Tx, row: Instance, ended_at: datetime) -> int:
     """Book what an instance that is gone has used until its end. Return how many entries are new."""
     return await book_all(tx, accruals(ctx, row, ended_at, final=True))
@@ -241,8 +188,8 @@ def accruals(
     """
     rule = rule_of(ctx, row)
     return [
-        _accrual(row, component, _key(row, component, piece.suffix), piece)
-        for component, start, paused_at, rate, stopped_s in _components(
+        accrual(row, component, entry_key(row, component, piece.suffix), piece)
+        for component, start, paused_at, rate, stopped_s in components(
             row, _gpu_from(ctx, row, until) if final else row.billing_from
         )
         if start is not None and rate > 0
@@ -258,7 +205,7 @@ def accruals(
     ]
 
 
-def _accrual(row: Billable, component: BookedComponent, key: str, piece: Piece) -> NewEntry:
+def accrual(row: Billable, component: BookedComponent, key: str, piece: Piece) -> NewEntry:
     return NewEntry(
         key=key,
         kind=EntryKind.ACCRUE,
@@ -283,18 +230,29 @@ def gpu_rate(price_usd_h: Decimal, storage_usd_h: Decimal) -> Decimal:
     return max(price_usd_h - storage_usd_h, Decimal(0))
 
 
-def _components(
+def components(
     row: Billable, gpu_from: datetime | None
 ) -> tuple[tuple[BookedComponent, datetime | None, datetime | None, Decimal, int], ...]:
     """Return each component with the start and end of its billing, dollars per hour and seconds booked at stops."""
     gpu_usd_h = gpu_rate(row.price_usd_h, row.storage_usd_h)
     return (
-        (BookedComponent.STORAGE, row.storage_from or row.sent_at, row.storage_until, row.storage_usd_h, 0),
-        (BookedComponent.GPU, gpu_from, row.billing_until, gpu_usd_h, row.gpu_booked_s or 0),
+        (
+            BookedComponent.STORAGE,
+            row.storage_from or row.sent_at,
+            row.storage_until,
+            row.storage_usd_h,
+            row.storage_split_s or 0,
+        ),
+        (BookedComponent.GPU, gpu_from, row.billing_until, gpu_usd_h, gpu_parts_s(row)),
     )
 
 
-def _key(row: Billable, component: BookedComponent, suffix: str) -> str:
+def gpu_parts_s(row: Billable) -> int:
+    """Return how many seconds of the GPU's billed time are booked by parts of hours: at a stop or an owner's change."""
+    return max(row.gpu_booked_s or 0, row.gpu_split_s or 0)
+
+
+def entry_key(row: Billable, component: BookedComponent, suffix: str) -> str:
     return f"{row.id}/{component}/{suffix}"
 
 
@@ -372,7 +330,7 @@ def running_usd(row: Billable, booked: Booked, now: datetime, rule: BillingRule,
     until = billed_until(row, now)
     parts = [
         running(start, min(until, paused_at or until), rate, rule, booked.hours.get(component, 0), stopped_s)
-        for component, start, paused_at, rate, stopped_s in _components(row, row.billing_from)
+        for component, start, paused_at, rate, stopped_s in components(row, row.billing_from)
     ]
     if disk is not None:
         parts += [entry.amount_usd for entry in disk_accruals(row, disk, until, rule, final=True)]
@@ -386,8 +344,9 @@ def before_now(row: Instance, booked: Booked, price_usd_h: Decimal) -> Decimal:
     """
     gpu_usd_h = gpu_rate(price_usd_h, row.storage_usd_h)
     rates = {BookedComponent.GPU: gpu_usd_h, BookedComponent.STORAGE: row.storage_usd_h}
-    stopped_usd = booked_at_stops(gpu_usd_h, row.gpu_booked_s or 0, booked.hours.get(BookedComponent.GPU, 0))
-    return at_other_rates(booked.usd - stopped_usd, [(booked.hours.get(name, 0), rate) for name, rate in rates.items()])
+    parts_s = {BookedComponent.GPU: gpu_parts_s(row), BookedComponent.STORAGE: row.storage_split_s or 0}
+    parts_usd = sum(booked_at_stops(rate, parts_s[name], booked.hours.get(name, 0)) for name, rate in rates.items())
+    return at_other_rates(booked.usd - parts_usd, [(booked.hours.get(name, 0), rate) for name, rate in rates.items()])
 
 
 def disk_accruals(row: Billable, disk: Disk, until: datetime, rule: BillingRule, *, final: bool) -> list[NewEntry]:
@@ -395,6 +354,6 @@ def disk_accruals(row: Billable, disk: Disk, until: datetime, rule: BillingRule,
     surcharge = max(disk.price_usd_h - row.storage_usd_h, Decimal(0))
     since, rule = int(disk.since.timestamp()), BillingRule(quantum_s=rule.quantum_s)
     return [
-        _accrual(row, BookedComponent.STORAGE, f"{row.id}/disk/{since}/{piece.suffix}", piece)
+        accrual(row, BookedComponent.STORAGE, f"{row.id}/disk/{since}/{piece.suffix}", piece)
         for piece in pieces(disk.since, until, surcharge, rule, final=final)[disk.booked_h :]
     ]

@@ -17,7 +17,8 @@ from typing import Any
 
 from bot.rules.instances.circuit_breaker import trips
 from bot.rules.instances.health import trouble
-from bot.services.billing.metering import accrue_stop, billed_time, change_rate
+from bot.services.billing.metering import billed_time
+from bot.services.billing.within_hours import accrue_stop, change_rate
 from bot.services.instances import key_rotation
 from bot.services.instances.batch_runs import close_run
 from bot.services.instances.blind_time import since_absence, since_trouble

@@ -11,7 +11,8 @@ from bot.rules.checkpoints.verification import Reserved
 from bot.rules.pricing.spend_limits import billed_rate
 from bot.rules.sessions.extension import later
 from bot.rules.sessions.host_price import HostPrice, PriceStep, next_step, set_aside_usd
-from bot.services.billing.metering import accrue_rest, before_now, billed_from, change_rate, rule_of
+from bot.services.billing.metering import accrue_rest, before_now, billed_from, rule_of
+from bot.services.billing.within_hours import change_rate
 from bot.services.grants import reopen, reservations
 from bot.services.instances.failover import replace
 from bot.services.nodes.job_results import is_job_over, record_ended_session

@@ -102,6 +102,13 @@ async def _begin(tx: Tx, row: Instance, session: Session, until: datetime, now: 
     return int(new)
 
 
+async def change_owner(ctx: Context, tx: Tx, disk: Disk, now: datetime) -> None:
+    """Book what a disk has cost until its session gets another owner; from then on it is counted anew."""
+    row = await tx.get_one(Instance, disk.instance_id)
+    await book_all(tx, disk_accruals(row, disk, now, rule_of(ctx, row), final=True))
+    await change_disk(tx, disk.id, since=max(now, disk.since), booked_h=0)
+
+
 async def _close(ctx: Context, disk: Disk, now: datetime) -> int:
     """Close the row of a disk whose instance runs again or was terminated."""
     if clock_problem(ctx.clock):

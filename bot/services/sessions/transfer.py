@@ -20,6 +20,8 @@ from bot.rules.values.phrases import deny, no_key, usd
 from bot.rules.values.reply_code import ReplyCode
 from bot.rules.values.state_text import state_words
 from bot.services.access import authorization, key_holders, machine_keys, ssh_keys
+from bot.services.billing.metering import cost_now
+from bot.services.billing.within_hours import accrue_owner_change
 from bot.services.budgets import enforcement
 from bot.services.budgets.enforcement import PlannedSpend, Room
 from bot.services.grants import approvers
@@ -27,6 +29,7 @@ from bot.services.notifications import request_message
 from bot.services.people import direct_messages, eligibility
 from bot.services.runtime.commands import Reply, refuse
 from bot.services.runtime.context import Context
+from bot.services.sessions import retained_disks
 from ledger.core import Tx, announce, lock_family, record
 from ledger.core.moves import direct_to
 from ledger.kernel.actor import SYSTEM, Actor
@@ -39,7 +42,9 @@ from ledger.kernel.steps.migration_step import OVER
 from ledger.kernel.transfer_state import TransferState
 from ledger.models import Session, Transfer
 from ledger.queries.access import Whose, shared_with
+from ledger.queries.lookups import open_instances_of_session
 from ledger.queries.people import transfers
+from ledger.queries.retained_disks import open_disks
 from ledger.queries.runs.volumes import is_taken
 from ledger.queries.views import SessionView, resolve, session_view
 
@@ -178,10 +183,19 @@ def _offered(session: Session, made: Transfer) -> Reply:
     return Reply(True, ReplyCode.OFFERED, sentence)
 
 
-def remaining(view: SessionView) -> tuple[Decimal, Decimal]:
+def remaining(ctx: Context, view: SessionView, now: datetime) -> tuple[Decimal, Decimal]:
     """Return what a session may still spend under its approvals, and its most per hour, in dollars."""
     rate_usd_h = view.grant.price_cap_usd_h if view.grant is not None else Decimal(0)
-    return max(view.cap_usd - view.accrued_usd, Decimal(0)), rate_usd_h
+    return max(view.cap_usd - cost_now(ctx, view, now), Decimal(0)), rate_usd_h
+
+
+async def _book_until_now(ctx: Context, tx: Tx, session_id: str, now: datetime) -> SessionView:
+    """Book the running hours of a session's machines and disks, so that its new owner pays from now on only."""
+    for row in await open_instances_of_session(tx, session_id):
+        await accrue_owner_change(ctx, tx, row.id, now)
+    for disk in await open_disks(tx, [session_id]):
+        await retained_disks.change_owner(ctx, tx, disk, now)
+    return await session_view(tx, session_id)
 
 
 async def _room(
@@ -207,7 +221,7 @@ async def _room(
         problem = f"Volume {name} can't be transferred: {to.ref} already has a volume of that name."
     if problem or view.instance is None:
         return Room(deny(ReplyCode.BAD_TRANSFER, problem))
-    total_usd, rate_usd_h = remaining(view)
+    total_usd, rate_usd_h = remaining(ctx, view, now)
     job = view.request.job
     mandate = await approvers.fresh(tx, ctx.policy, to.ref, job, [(total_usd, view.instance.offer)])
     by_people, hours = replace(ctx.policy, auto_approve_below_usd=None), Decimal(session.hours)
@@ -238,10 +252,11 @@ async def _accept(
         return refuse(ReplyCode.NO_KEY, f"{no_key('You have', ssh_keys.ADDS)}. Accept it after that.")
     if not await transfers.close_offer(tx, found.id, TransferState.ACCEPTED, now):
         return _no_offer(session)
+    view = await _book_until_now(ctx, tx, session.id, now)
     names = Whose.of([to, *linked(ctx.policy, to)])
     shared = (await shared_with(tx, [session.request_id])).get(session.request_id, ())
     await transfers.change_owner(tx, session, to.ref, [one for one in shared if one in names])
-    total_usd, rate_usd_h = remaining(view)
+    total_usd, rate_usd_h = remaining(ctx, view, now)
     spend = PlannedSpend(to.ref, session.label or ctx.policy.project, total_usd, rate_usd_h, total_usd)
     await enforcement.reserved(ctx, tx, spend, room, now)
     await machine_keys.follow_session(ctx, tx, session, now, [Actor.from_ref(before)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import subprocess
+import sys
 from collections.abc import Awaitable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -44,6 +45,8 @@ def write_off_unreachable(environment: Mapping[str, str], folder: Path) -> int:
             text=True,
             check=False,
         )
+        if done.returncode:
+            sys.stderr.write(f"The operator could not run {' '.join(words)}: {done.stderr or done.stdout}\n")
         return done.stdout if done.returncode == 0 else "[]"
 
     ids = [row["id"] for row in json.loads(command("list"))]

@@ -9,22 +9,27 @@ from decimal import Decimal
 import pytest
 from sqlalchemy import select, update
 
+from bot.rules.values.phrases import usd
 from bot.services.access import sharing
 from bot.services.access.key_holders import keys_of
 from bot.services.access.sharing import ShareWith
 from bot.services.billing import costs
-from bot.services.runtime.commands import Reply
+from bot.services.billing.metering import cost_now
+from bot.services.instances import power
+from bot.services.runtime.commands import PowerAction, Reply, Switch
 from bot.services.sessions import service, transfer
 from bot.services.sessions.transfer import AnswerOffer, OfferSession
 from ledger.kernel.actor import Actor
+from ledger.kernel.entry_kind import USED
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.states import NotificationKind
 from ledger.models import Node, Session, Transfer
+from ledger.queries.views import SessionView
 from tests.api.door import code_of, opened
 from tests.services.access.test_sharing import key_of
 from tests.services.nodes.test_key_writes import machine
 from tests.support.wire import RealReach
-from tests.support.world import ALICE, BOB, CAROL, DAVE, World
+from tests.support.world import ALICE, BOB, CAROL, DAVE, World, facts
 
 EVE = Actor.from_ref("operator:eve")
 
@@ -48,6 +53,10 @@ async def offer(w: World, of: str, by: Actor = ALICE, to: Actor = DAVE) -> Reply
 
 async def answer(w: World, of: str, by: Actor = DAVE, *, accept: bool = True) -> Reply:
     return await transfer.answer(w.ctx, AnswerOffer(of, by, accept=accept))
+
+
+def costs_now(w: World, view: SessionView) -> Decimal:
+    return cost_now(w.ctx, view, w.clock.now())
 
 
 async def session(w: World) -> Session:
@@ -83,8 +92,8 @@ async def test_the_new_owner_gets_the_session_its_later_costs_and_its_keys(w: Wo
     assert (await offer(w, request_id, to=EVE)).code == "bad_transfer"
     assert (await session(w)).owner == ALICE.ref
     before = await costs.overview(w.ctx, ALICE)
-    booked = (await w.session(own.id)).accrued_usd
-    assert booked > 0
+    due = costs_now(w, await w.session(own.id))
+    assert due > (await w.session(own.id)).accrued_usd > 0
     replies = await asyncio.gather(*(answer(w, request_id) for _ in range(3)))
     assert [one.code for one in replies] == ["transferred"] * 3
     assert sum("is yours already" in one.sentence for one in replies) == 2
@@ -92,7 +101,7 @@ async def test_the_new_owner_gets_the_session_its_later_costs_and_its_keys(w: Wo
     view = await w.view(request_id)
     assert (own.owner, view.request.requester, view.shared_with) == (DAVE.ref, DAVE.ref, ())
     (event,) = [one for one in (await w.books()).events if one.kind == EventKind.SESSION_TRANSFERRED]
-    assert (event.data["from"], event.data["to"], Decimal(event.data["booked_usd"])) == (ALICE.ref, DAVE.ref, booked)
+    assert (event.data["from"], event.data["to"], Decimal(event.data["booked_usd"])) == (ALICE.ref, DAVE.ref, due)
     async with w.ctx.db.read() as tx:
         assert (await tx.scalars(select(Node.api_token_hash))).all() == [None]
     await w.settle()
@@ -105,14 +114,64 @@ async def test_the_new_owner_gets_the_session_its_later_costs_and_its_keys(w: Wo
     await w.run(2 * 3600, 300)
     alice, dave = await costs.overview(w.ctx, ALICE), await costs.overview(w.ctx, DAVE)
     total = (await w.session(own.id)).accrued_usd
-    assert alice.month_usd == before.month_usd - before.running_usd == booked
-    assert dave.month_usd - dave.running_usd == total - booked > 0
+    assert alice.month_usd == before.month_usd == due
+    assert dave.month_usd - dave.running_usd == total - due > 0
     assert (await w.end(request_id, ALICE)).code == "not_yours"
     assert (await w.end(request_id, DAVE)).ok
     await w.run(300, 30)
     ended = [one for one in (await w.books()).notifications if one.kind is NotificationKind.SESSION_ENDED]
     assert [one.destination for one in ended] == [DAVE.id]
     assert (await answer(w, request_id)).sentence.endswith("is yours already.")
+
+
+@pytest.mark.both_databases
+@pytest.mark.parametrize("again_at_s", [None, 900])
+async def test_the_hour_that_runs_is_booked_to_each_owner_for_their_part(w: World, again_at_s: int | None) -> None:
+    """An hour may have three owners, too: each pays their part of it, and all parts together are the hour."""
+    request_id = await running(w)
+    await w.run(2 * 3600 + 600, 300)
+    own = await session(w)
+    cap_usd, due = (await w.session(own.id)).cap_usd, costs_now(w, await w.session(own.id))
+    await offer(w, request_id)
+    reply = await answer(w, request_id)
+    assert f"may still spend {usd(cap_usd - due)} " in reply.sentence
+    (left,) = [one for one in (await w.books()).notifications if "/left/" in one.subject]
+    assert f"Its costs so far, {usd(due)}, stay yours" in left.body["text"]
+    view = await w.session(own.id)
+    assert view.accrued_usd == costs_now(w, view) == due
+    parts = {ALICE: due}
+    if again_at_s is not None:
+        await w.run(again_at_s, 300)
+        parts[DAVE] = costs_now(w, await w.session(own.id)) - due
+        await offer(w, request_id, by=DAVE, to=ALICE)
+        assert (await answer(w, request_id, by=ALICE)).code == "transferred"
+    await w.run(2 * 3600, 300)
+    last = DAVE if again_at_s is None else ALICE
+    whole = costs_now(w, await w.session(own.id))
+    parts[last] = whole - parts[ALICE if last is DAVE else DAVE]
+    for who in (ALICE, DAVE):
+        assert (await costs.overview(w.ctx, who)).month_usd == parts[who], who
+    assert (await w.end(request_id, last)).ok
+    await w.run(300, 30)
+    (row,) = (await w.books()).instances
+    used = [one for one in (await w.books()).entries if one.instance_id == row.id and one.kind in USED]
+    assert sum(one.amount_usd for one in used) == pytest.approx(w.bill(), abs=Decimal("0.0001"))
+
+
+async def test_the_part_of_an_hour_that_a_retained_disk_costs_stays_with_its_owner(w: World) -> None:
+    for who in (ALICE, DAVE):
+        await key_of(w, who)
+    request_id = await w.running(candidates=("vast",), hours=Decimal(6))
+    assert (await power.switch(w.ctx, Switch(request_id, facts(ALICE), PowerAction.STOP))).code == "ordered"
+    await w.run(3600 + 1200, 300)
+    own = await session(w)
+    due = costs_now(w, await w.session(own.id))
+    await offer(w, request_id)
+    assert (await answer(w, request_id)).code == "transferred"
+    await w.run(3600, 300)
+    whole = costs_now(w, await w.session(own.id))
+    assert (await costs.overview(w.ctx, ALICE)).month_usd == due
+    assert (await costs.overview(w.ctx, DAVE)).month_usd == whole - due > 0
 
 
 async def test_an_offer_is_declined_withdrawn_expires_and_ends_with_its_session(w: World) -> None:

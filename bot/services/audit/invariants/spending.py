@@ -176,8 +176,10 @@ def _is_paid(books: Books, row: Instance, grant: GrantRow) -> bool:
     rates = {BookedComponent.GPU: gpu_usd_h, BookedComponent.STORAGE: row.storage_usd_h}
     booked = [one for one in used if one.kind == EntryKind.ACCRUE and "/h" in one.key and "/disk/" not in one.key]
     hours = Counter(one.component for one in booked)
-    stopped_usd = booked_at_stops(gpu_usd_h, row.gpu_booked_s or 0, hours[BookedComponent.GPU])
-    before_usd = at_other_rates(usd - stopped_usd, [(hours[name], rate) for name, rate in rates.items()])
+    gpu_parts_s = max(row.gpu_booked_s or 0, row.gpu_split_s or 0)
+    parts_s = {BookedComponent.GPU: gpu_parts_s, BookedComponent.STORAGE: row.storage_split_s or 0}
+    parts_usd = sum(booked_at_stops(rate, parts_s[name], hours[name]) for name, rate in rates.items())
+    before_usd = at_other_rates(usd - parts_usd, [(hours[name], rate) for name, rate in rates.items()])
     longer = [one for one in books.grants if one.session_id == row.session_id and one.kind == GrantKind.EXTEND]
     longer_usd = sum((g.total_cap_usd for g in longer if g.state is not GrantState.VOID), Decimal(0))
     cap_usd = grant.total_cap_usd + longer_usd / session.nodes
