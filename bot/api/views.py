@@ -25,6 +25,7 @@ from bot.rules.migrations.text import NUMBERS
 from bot.rules.nodes.authorized_keys import fingerprint
 from bot.rules.nodes.host_keys import KeyMatch, compare
 from bot.rules.policy.tiers import ApproverGroup
+from bot.rules.sessions.running_time import seconds_run
 from bot.rules.values.job_text import what_is_requested
 from bot.rules.values.waiting_text import waits_for
 from bot.services.billing.metering import cost_now
@@ -160,6 +161,7 @@ def session_out(
         high_usd=between[1] if between else None,
         unreconciled=between is not None,
         hours=Decimal(session.hours),
+        ran_s=seconds_run(session, session.ended_at or now),
         status=row.status if row else "",
         ends_early_at=session.early_end_at if live else None,
         ends_early_because=(session.early_end_reason or "") if live else "",

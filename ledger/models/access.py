@@ -80,6 +80,8 @@ class BudgetLimit(Base):
     scope: Mapped[str] = mapped_column(SafeString(96), primary_key=True)
     period: Mapped[str] = mapped_column(SafeString(16), primary_key=True)
     limit_usd: Mapped[Decimal] = mapped_column(MicroUsd)
+    #: The shares at which people are notified, as decimals in text; None: those of the policy.
+    thresholds: Mapped[list[str] | None] = mapped_column(Json)
     set_by: Mapped[str] = mapped_column(SafeString(96))
     set_at: Mapped[datetime] = mapped_column(UtcDateTime)
 

@@ -31,6 +31,9 @@ class Session(Claimable, Base):
     hours: Mapped[str] = mapped_column(SafeString(24))
     created_at: Mapped[datetime] = mapped_column(UtcDateTime)
     ready_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    #: Since when it is stopped, and the seconds of its runs before that stop or before a replacement.
+    stopped_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    ran_s: Mapped[int | None] = mapped_column(Integer)
     #: Hours as granted, counted from the first moment the cloud may bill; None until then.
     deadline: Mapped[datetime | None] = mapped_column(UtcDateTime)
     warned_at: Mapped[datetime | None] = mapped_column(UtcDateTime)

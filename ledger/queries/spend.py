@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, delete, func, select
+from sqlalchemy import ColumnElement, and_, delete, func, null, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.engine.db import insert_for
@@ -175,13 +175,26 @@ async def budgets_set(tx: AsyncSession) -> dict[str, dict[str, Decimal]]:
     return dict(found)
 
 
+async def thresholds_set(tx: AsyncSession) -> dict[tuple[str, str], tuple[Decimal, ...]]:
+    """Return the thresholds that were set with a limit, as shares of it, by scope and period."""
+    rows = await tx.scalars(select(BudgetLimit).where(BudgetLimit.thresholds.is_not(None)))
+    return {(row.scope, row.period): tuple(map(Decimal, row.thresholds or ())) for row in rows}
+
+
 async def put_budget(
-    tx: AsyncSession, scope: str, period: str, limit_usd: Decimal | None, by: str, at: datetime
+    tx: AsyncSession,
+    scope: str,
+    period: str,
+    limit_usd: Decimal | None,
+    by: str,
+    at: datetime,
+    thresholds: Sequence[Decimal] | None = None,
 ) -> None:
-    """Store a limit, or delete it when there is none."""
+    """Store a limit with its thresholds, or delete it when there is none."""
     if limit_usd is None:
         await tx.execute(delete(BudgetLimit).where(BudgetLimit.scope == scope, BudgetLimit.period == period))
         return
-    values = {"limit_usd": limit_usd, "set_by": by, "set_at": at}
+    shares = null() if thresholds is None else [str(share) for share in thresholds]
+    values = {"limit_usd": limit_usd, "thresholds": shares, "set_by": by, "set_at": at}
     insert = insert_for(tx, BudgetLimit).values(scope=scope, period=period, **values)
     await tx.execute(insert.on_conflict_do_update(index_elements=["scope", "period"], set_=values))

@@ -57,7 +57,8 @@ async def put_budget(deps: Deps, who: Admin, body: BudgetIn) -> Done:
     You can only tighten the budgets of the policy file.
     """
     limit = Decimal(body.limit_usd) if body.limit_usd is not None else None
-    return done(await setting.put(deps.ctx, who.actor, body.scope, body.period, limit, body.reason))
+    shares = None if body.thresholds is None else [Decimal(share) for share in body.thresholds]
+    return done(await setting.put(deps.ctx, who.actor, body.scope, body.period, limit, body.reason, shares))
 
 
 @router.get("/costs", responses=refusals())

@@ -28,6 +28,11 @@ class BudgetIn(In):
     limit_usd: Annotated[str, Field(pattern=r"^[0-9]{1,7}(\.[0-9]{1,6})?$")] | None = optional(
         "Dollars (an hourly one: dollars per hour); null deletes the limit."
     )
+    thresholds: list[Annotated[str, Field(pattern=r"^(0(\.[0-9]{1,4})?|1(\.0{1,4})?)$")]] | None = optional(
+        "The shares of the limit at which people are notified, such as 0.5 and 0.9; without them those of the policy.",
+        max_length=10,
+        examples=[["0.5", "0.9"]],
+    )
     reason: ShortReasonText = ""
 
 

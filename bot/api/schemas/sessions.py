@@ -224,6 +224,7 @@ class SessionOut(Out):
     hours: Decimal = Field(description="The hours that are approved in all.")
     created_at: fields.CreatedAt
     ready_at: datetime | None = Field(description="When its machine became reachable; null before.")
+    ran_s: int | None = optional("The seconds that it ran, without its stops; null while it was never ready.")
     deadline: datetime | None = Field(description="Its approved end.")
     ended_at: fields.EndedAt
     end_code: str = Field(description="Why it ended, as a stable code; empty while it runs.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from decimal import Decimal
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any
@@ -60,6 +61,9 @@ def set_(
     period: Annotated[str, typer.Argument(help=f"The period: {', '.join(Period)}.", **_one_of(*Period))],
     limit: Annotated[str, typer.Argument(help="Dollars, such as 300; none deletes the limit.")],
     reason: Annotated[str, typer.Option(help="Why, for the audit log.")] = "",
+    warn_at: Annotated[
+        list[str] | None, typer.Option("--warn-at", help="Warn at this part of it, such as 80%; may be repeated.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Set a budget while the service runs. You can only tighten the budgets of the policy file."""
@@ -67,8 +71,18 @@ def set_(
     if amount is None and limit != "none":
         fail(f"{limit[:40]!r} is not an amount; write 300 or $299.50, or none to forget the limit.", 2)
     said = None if amount is None else f"{amount:f}"
-    body = {"scope": scope, "period": period, "limit_usd": said, "reason": reason}
+    body: dict[str, Any] = {"scope": scope, "period": period, "limit_usd": said, "reason": reason}
+    if warn_at:
+        body["thresholds"] = [_share(one) for one in warn_at]
     show_result(spoken(lambda api: api.post("/budgets", body)), as_json=as_json)
+
+
+def _share(percent: str) -> str:
+    """Return the share that a percentage means, as REST takes it."""
+    number = percent.removesuffix("%").strip()
+    if not number.isdigit() or not 0 < int(number) <= 100:
+        fail(f"{percent[:40]!r} is not a percentage from 1% to 100%; write 80%.", 2)
+    return f"{Decimal(number) / 100:f}"
 
 
 @app.command("costs")

@@ -15,9 +15,9 @@ from bot.cli.access.api_client import ApiClient, spoken
 from bot.cli.commands.requests import until_it_runs
 from bot.cli.terminal.options import Columns, IdempotencyKey, Json, Named, Reason, Words, in_words, plain_id
 from bot.cli.terminal.queue_view import queue_list
-from bot.cli.terminal.screen import agreed, at_terminal, fail
+from bot.cli.terminal.screen import agreed, at_terminal, fail, say
 from bot.cli.terminal.terminal_tables import show as print_answer
-from bot.cli.terminal.terminal_tables import show_result
+from bot.cli.terminal.terminal_tables import show_once, show_result
 from bot.cli.terminal.views import end_question, session_details, session_history, session_list, stop_question
 from bot.rules.grammar.commands import DONE_WORDS
 from bot.rules.values.text_table import TextReport
@@ -183,11 +183,9 @@ def restart(session: Named, idempotency_key: IdempotencyKey = "", as_json: Json 
 def token(session: Named, as_json: Json = False) -> None:
     """Create the token for the API of the machine. It is shown once and replaces the one before."""
     made = spoken(lambda api: api.post(f"/sessions/{plain_id(session, 'sessions')}/token", {}))
-    if as_json:
-        print_answer(made)
-        return
-    lines = (made["token"], f"{made['url']}, certificate SHA-256 {made['certificate_sha256']}")
-    print_answer(TextReport(sentences=(*lines, made["sentence"])))
+    if not as_json:
+        say(f"{made['url']}, certificate SHA-256 {made['certificate_sha256']}", stderr=True)
+    show_once(made, "token", as_json=as_json)
 
 
 @app.command("terminate")

@@ -26,6 +26,7 @@ from bot.cli.access.settings import console
 from bot.clock import SystemClock
 from bot.main import refuse_loose_modes
 from bot.rules.checkpoints.stores import STORES
+from bot.rules.values.phrases import usd
 from bot.services.instances import key_rotation
 from bot.services.runtime.agent_archive import AgentArchive
 from bot.services.runtime.clock_guard import CONFIRM_S, GuardedClock
@@ -290,7 +291,7 @@ async def _clouds(settings: Settings, *, offline: bool) -> AsyncIterator[Finding
 def _preflight(checked: Preflight) -> Finding:
     if not checked.ok:
         return Finding(checked.cloud, Grade.BAD, checked.problem or "does not work", checked.where)
-    balance = f"; balance ${checked.balance.credit_usd:.2f}" if checked.balance else ""
+    balance = f"; balance {usd(checked.balance.credit_usd)}" if checked.balance else ""
     works = f"the credential works (account {checked.account}){balance}"
     if checked.problem:
         return Finding(checked.cloud, Grade.NOTE, f"{works}. {checked.problem}")

@@ -165,9 +165,7 @@ def session_history(found: Sequence[SessionOut]) -> ListView:
 
 
 def _ran(one: SessionOut) -> str:
-    if one.ready_at is None or one.ended_at is None:
-        return "-"
-    return brief(Decimal(max(int((one.ended_at - one.ready_at).total_seconds()), 60)) / 3600)
+    return "-" if one.ran_s is None else brief(Decimal(max(one.ran_s, 60)) / 3600)
 
 
 def state_of(one: SessionOut) -> str:
@@ -229,7 +227,7 @@ def session_details(one: SessionOut) -> TextReport:
         said += _ssh(one.ssh, short_id(one.request_id))
     if one.node_api and answers:
         said += _node_api(one.node_api, short_id(one.request_id))
-    ran = f" It ran {_ran(one)}." if one.ready_at else ""
+    ran = f" It ran {_ran(one)}." if one.ran_s is not None else ""
     said += [one.end_reason, f"Ended {when(one.ended_at)}.{ran}" if one.ended_at else "", one.held]
     lead = f"Session {short_id(one.request_id)} of {one.owner_name or name_of(one.owner)} is {state_of(one)}."
     return TextReport(lead=lead, sentences=tuple(filter(None, said)))

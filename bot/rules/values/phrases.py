@@ -126,8 +126,8 @@ def short_hours(amount: Decimal) -> str:
 
 
 def _rounded(amount: Decimal, digits: int) -> Decimal:
-    # An absurd amount is shown as a bound: Decimal refuses to round numbers of more than 28 digits.
-    return money.half_up(min(max(amount, -_LARGEST), _LARGEST), digits)
+    # An absurd amount is shown as a bound: Decimal refuses to round numbers of more than 28 digits. A zero has no sign.
+    return money.half_up(min(max(amount, -_LARGEST), _LARGEST), digits) + 0
 
 
 def plural(count: Decimal | int, noun: str) -> str:

@@ -24,7 +24,7 @@ from ledger.kernel.states import NotificationKind
 from ledger.models import Request
 from ledger.queries.access import Whose, consumer_of
 from ledger.queries.budgets.open_spend import outstanding
-from ledger.queries.spend import EVERYBODY, Purse, counted
+from ledger.queries.spend import EVERYBODY, Purse, counted, thresholds_set
 
 OPERATORS = "channel:operators"
 _NOTHING = Decimal(0)
@@ -126,19 +126,23 @@ async def _notify(
     ctx: Context, tx: Tx, lines: Iterable[BudgetLine], total_usd: Decimal, rate_usd_h: Decimal, now: datetime
 ) -> None:
     kind = NotificationKind.BUDGET_THRESHOLD
+    own = await thresholds_set(tx)
     for line in lines:
+        thresholds = own.get((line.scope, str(line.period)), ctx.policy.thresholds(line.scope))
         # One approval may reach several shares at once: the highest says it all.
-        for share in reached(line, total_usd, rate_usd_h, ctx.policy.thresholds(line.scope))[-1:]:
+        for share in reached(line, total_usd, rate_usd_h, thresholds)[-1:]:
             # What is paid per hour falls again, so its owners are notified once a day.
             day = now if line.period is Period.HOURLY else line.since
             since = f"{day:%Y-%m-%d}" if day else "all"
             subject = f"{line.key}/{line.period}/{since}/{share * 100:.0f}"
             added = line.adds(total_usd, rate_usd_h)
-            sentence = f"The budget {line.key} passed {share * 100:.0f}%: {said(line, added)}."
+            passed = f"passed {share * 100:.0f}%: {said(line, added)}."
+            sentence = f"The budget {line.key} {passed}"
+            person = _person_of(ctx.policy, line)
             new = False
-            for destination in _once_each(ctx.policy, _owners(ctx.policy, line.scope)):
+            for destination in _once_each(ctx.policy, (*person, *_owners(ctx.policy, line.scope))):
                 if await notification_of(tx, kind, subject, destination) is None:
-                    new, body = True, {"text": sentence}
+                    new, body = True, {"text": f"Your budget {passed}" if destination in person else sentence}
                     await announce(tx, now, kind, subject, destination=destination, body=body)
             if new:
                 record(tx, now, SYSTEM, line.key, EventKind.BUDGET_THRESHOLD, reason=sentence)
@@ -233,6 +237,12 @@ def _once_each(policy: Policy, names: Iterable[str]) -> list[str]:
         if name not in found and not same & set(found):
             found.append(name)
     return found
+
+
+def _person_of(policy: Policy, line: BudgetLine) -> tuple[str, ...]:
+    """Return the Slack account of the person whose own budget it is; nothing for every other budget."""
+    kind, _, name = line.key.partition(":")
+    return slack_accounts(policy, [name]) if kind == "user" else ()
 
 
 def _owners(policy: Policy, scope: str) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from decimal import Decimal
 
 from bot.rules.budgets.budget import Period, problems
@@ -21,12 +22,23 @@ from ledger.queries.spend import budgets_set, put_budget
 EXCEEDED = "Running machines keep running; new requests that count against it need a budget administrator."
 
 
-async def put(ctx: Context, actor: Actor, scope: str, period: Period, limit_usd: Decimal | None, reason: str) -> Reply:
+async def put(
+    ctx: Context,
+    actor: Actor,
+    scope: str,
+    period: Period,
+    limit_usd: Decimal | None,
+    reason: str,
+    thresholds: Sequence[Decimal] | None = None,
+) -> Reply:
     """Set a budget, or without a limit delete the one that was set, and page the operators.
 
-    The budgets of the policy file stay.
+    The budgets of the policy file stay. `thresholds` are the shares at which people are notified; without them those of
+    the policy.
     """
     wrong = next(problems({scope: {str(period): limit_usd or Decimal(0)}}, ctx.policy.teams), "")
+    if not all(0 < share <= 1 for share in thresholds or ()):
+        wrong = "a threshold is a share of the limit, above 0 and at most 1, for example 0.8"
     if wrong:
         return refuse(ReplyCode.BAD_BUDGET, f"{wrong.removeprefix('budgets: ')}.")
     now = ctx.clock.now()
@@ -37,8 +49,8 @@ async def put(ctx: Context, actor: Actor, scope: str, period: Period, limit_usd:
             return refuse(
                 ReplyCode.UNKNOWN_BUDGET, f"{scope} has no {period} budget here. The policy file may have one."
             )
-        await put_budget(tx, scope, str(period), limit_usd, actor.ref, now)
-        said = f"{_amount(before)} to {_amount(limit_usd)}. {reason}".strip()
+        await put_budget(tx, scope, str(period), limit_usd, actor.ref, now, thresholds)
+        said = f"{_amount(before)} to {_amount(limit_usd)}.{_warns(thresholds)} {reason}".strip()
         record(tx, now, actor, f"budget:{scope}", EventKind.BUDGET_SET, reason=f"{period}: {said}")
         sentence = f"{actor.ref} changed the {period} budget of {scope} from {said}"
         await page_in(ctx, tx, f"budget/{scope}/{period}", sentence, now)
@@ -55,7 +67,18 @@ async def put(ctx: Context, actor: Actor, scope: str, period: Period, limit_usd:
         if line and line.committed_usd > line.limit_usd
         else ""
     )
-    return Reply(True, ReplyCode.BUDGET_SET, f"The {period} budget of {scope} is {_amount(limit_usd)}.{lower}{over}")
+    return Reply(
+        True,
+        ReplyCode.BUDGET_SET,
+        f"The {period} budget of {scope} is {_amount(limit_usd)}.{_warns(thresholds)}{lower}{over}",
+    )
+
+
+def _warns(thresholds: Sequence[Decimal] | None) -> str:
+    if thresholds is None:
+        return ""
+    shares = ", ".join(f"{share * 100:.0f}%" for share in sorted(thresholds))
+    return f" Warnings at {shares}." if shares else " Nobody is warned."
 
 
 def _amount(limit_usd: Decimal | None) -> str:

@@ -11,6 +11,7 @@ from bot.rules.approvals.approvers import Deed
 from bot.rules.instances.power import PowerAction, judge
 from bot.rules.instances.recovery_mode import HOLD
 from bot.rules.pricing.spend_limits import billed_rate
+from bot.rules.sessions.running_time import seconds_run
 from bot.rules.values.phrases import rates
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import authorization
@@ -299,7 +300,8 @@ async def _stopped(ctx: Context, tx: Tx, row: Instance, now: datetime) -> None:
     await move(tx, Instance, row.id, InstanceState.STOPPED, now, SYSTEM, version=row.version, values=_DONE)
     session = await tx.get_one(Session, row.session_id, populate_existing=True)
     if session.state is not SessionState.STOPPED:
-        session = await move(tx, Session, row.session_id, SessionState.STOPPED, now, SYSTEM)
+        over = {"ran_s": seconds_run(session, now), "stopped_at": now}
+        session = await move(tx, Session, row.session_id, SessionState.STOPPED, now, SYSTEM, values=over)
         await ready_message.show_again(tx, session.id, now)
     (ordered,) = await latest_events(tx, row.id, EventKind.INSTANCE_STOP, 1) or (None,)
     paused = ordered is not None and ordered.actor.startswith(f"{ActorKind.SYSTEM}:") and not session.preserve

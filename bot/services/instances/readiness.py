@@ -128,7 +128,8 @@ async def make_ready(ctx: Context, tx: Tx, row: Instance, now: datetime) -> None
         return
     if session.state in (SessionState.PROVISIONING, SessionState.STOPPED):
         try:
-            await move(tx, Session, session.id, SessionState.RUNNING, now, SYSTEM, values={"ready_at": now})
+            ready = {"ready_at": now, "stopped_at": None}
+            await move(tx, Session, session.id, SessionState.RUNNING, now, SYSTEM, values=ready)
         except StaleMove:
             return
         if before is not None:

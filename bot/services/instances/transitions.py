@@ -11,6 +11,7 @@ from bot.rules.checkpoints.verification import Reserved
 from bot.rules.pricing.spend_limits import billed_rate
 from bot.rules.sessions.extension import later
 from bot.rules.sessions.host_price import HostPrice, PriceStep, next_step, set_aside_usd
+from bot.rules.sessions.running_time import seconds_run
 from bot.services.billing.metering import accrue_rest, before_now, billed_from, rule_of
 from bot.services.billing.within_hours import change_rate
 from bot.services.grants import reopen, reservations
@@ -273,7 +274,7 @@ async def _replace_or_ask(ctx: Context, tx: Tx, session: Session, longer_usd: De
     `longer_usd` is what extensions had added to its grant.
     """
     last = (await instances_of_session(tx, session.id))[-1]
-    again = {"ready_at": None}
+    again = {"ready_at": None, "ran_s": seconds_run(session, last.ended_at or now), "stopped_at": None}
     await move(tx, Session, session.id, SessionState.QUEUED, now, SYSTEM, last.outcome, values=again)
     if session.replacements_left > 0 and await replace(ctx, tx, session.id, longer_usd, now):
         await amend(tx, Session, session.id, replacements_left=session.replacements_left - 1)

@@ -11,6 +11,7 @@ from datetime import datetime
 from decimal import Decimal
 
 from bot.rules.instances.checked_gpus import checked_gpus
+from bot.rules.sessions.running_time import seconds_run
 from bot.rules.values.phrases import brief
 from bot.services.nodes.checkins import SHOWS_STARTUP
 from bot.services.nodes.job_results import job_of
@@ -221,11 +222,9 @@ def _session(session: Session, times: InstanceTimes | None, cost_usd: Decimal | 
 
 
 def ran_for(session: Session) -> str:
-    """Say how long a session ran, from ready to its end; empty where one of them is not known."""
-    if session.ready_at is None or session.ended_at is None:
-        return ""
-    seconds = int((session.ended_at - session.ready_at).total_seconds())
-    return brief(Decimal(max(seconds, 60)) / 3600)
+    """Say how long a session ran that has ended; empty where it was never ready."""
+    ran_s = seconds_run(session, session.ended_at) if session.ended_at is not None else None
+    return "" if ran_s is None else brief(Decimal(max(ran_s, 60)) / 3600)
 
 
 def request_result(view: RequestView, reached: str) -> Message:

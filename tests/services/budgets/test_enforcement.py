@@ -21,11 +21,13 @@ from bot.services.sessions import service
 from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.calendar_spans import begin
 from ledger.kernel.money import cents
-from ledger.kernel.states import GrantState, RequestState, RollupTier
+from ledger.kernel.states import GrantState, NotificationKind, RequestState, RollupTier
 from ledger.models import Token
 from ledger.queries.access import lock_consumer
 from tests.support import rows
 from tests.support.world import ALICE, BOB, CAROL, DAVE, World, facts
+
+THRESHOLD = NotificationKind.BUDGET_THRESHOLD
 
 
 async def pending(w: World, actor: Actor = ALICE, **changes: Any) -> str:
@@ -161,6 +163,38 @@ async def test_a_budget_has_thresholds_of_its_own(w: World) -> None:
         ("global", "80"),
         ("user", "70"),
     }  # One approval that reaches 50 % and 80 % at once sends one message.
+
+
+async def test_a_persons_own_budget_warns_that_person_too(w: World) -> None:
+    request_id = await pending(w)
+    w.tune(budgets={"user:*": {"monthly": await cap(w, request_id) / Decimal("0.85")}})
+    await w.decide(request_id)
+    await w.settle()
+    warned = {one.destination: one.body["text"] for one in (await w.books()).notifications if one.kind == THRESHOLD}
+    assert warned.keys() == {ALICE.id, "channel:operators"}
+    assert warned[ALICE.id].startswith("Your budget passed 80%: monthly $")
+    assert warned["channel:operators"].startswith(f"The budget user:{ALICE.id} passed 80%: monthly $")
+
+
+@pytest.mark.parametrize(("shares", "expected"), [(None, {"80"}), ((Decimal("0.7"),), {"70"}), ((), set())])
+async def test_a_budget_that_is_set_later_has_thresholds_of_its_own(
+    w: World, shares: tuple[Decimal, ...] | None, expected: set[str]
+) -> None:
+    request_id = await pending(w)
+    limit, ada = await cap(w, request_id) / Decimal("0.85"), Actor(ActorKind.OPERATOR, "ada")
+    reply = await setting.put(w.ctx, ada, "user:UALICE", Period.MONTHLY, limit, "a test", shares)
+    assert ("Warnings at 70%." in reply.sentence, "Nobody is warned." in reply.sentence) == (bool(shares), shares == ())
+    await w.decide(request_id)
+    await w.settle()
+    warned = [one.subject for one in (await w.books()).notifications if one.kind == THRESHOLD]
+    assert {one.rpartition("/")[2] for one in warned} == expected
+
+
+@pytest.mark.parametrize("share", ["0", "1.01", "-0.5"])
+async def test_a_threshold_is_a_share_of_the_limit(w: World, share: str) -> None:
+    ada = Actor(ActorKind.OPERATOR, "ada")
+    reply = await setting.put(w.ctx, ada, "global", Period.MONTHLY, Decimal(5), "", [Decimal(share)])
+    assert (reply.code, "above 0 and at most 1, for example 0.8" in reply.sentence) == ("bad_budget", True)
 
 
 async def test_without_owners_the_administrators_are_told_or_else_the_operators(w: World) -> None:

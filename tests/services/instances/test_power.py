@@ -10,6 +10,7 @@ from typing import cast
 import pytest
 
 from bot.rules.instances.power import PowerAction
+from bot.rules.sessions.running_time import seconds_run
 from bot.services.instances import power, reconcile
 from bot.services.runtime.commands import FinishSession, Reply, Switch
 from bot.services.sessions import service
@@ -96,6 +97,29 @@ async def test_3300_a_start_takes_a_grant_that_adds_nothing_and_is_ready_when_it
     session, instance = await now(w)
     assert (session.state, instance.wanted) == (SessionState.STOPPED, None)
     assert len(w.instances()) == 1  # Nothing was created for it.
+
+
+async def test_how_long_a_session_ran_counts_each_run_and_no_stop(w: World) -> None:
+    request_id = await w.running(candidates=(stoppable(w),))
+    began = w.clock.now()
+    await w.run(1200, 300)
+    await order(w, request_id, PowerAction.STOP)
+    await w.run(60, 20)
+    ran_s = (await now(w))[0].ran_s
+    assert ran_s is not None
+    assert 1200 <= ran_s <= (w.clock.now() - began).total_seconds()
+    await w.run(3600, 600)
+    await order(w, request_id, PowerAction.START)
+    await w.run(120, 20)
+    assert ((await now(w))[0].state, (await now(w))[0].ran_s) == (SessionState.RUNNING, ran_s)
+    await w.run(600, 300)
+    await w.end(request_id)
+    await w.run(120, 30)
+    session, _ = await now(w)
+    assert session.ended_at is not None
+    whole_s = seconds_run(session, session.ended_at)
+    assert whole_s is not None
+    assert ran_s + 600 <= whole_s < ran_s + 900  # Before: from its last start to its end, or with its stops.
 
 
 async def test_a_stopped_session_ends_at_its_approved_end_like_every_other(w: World) -> None:

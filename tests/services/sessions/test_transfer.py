@@ -9,6 +9,7 @@ from decimal import Decimal
 import pytest
 from sqlalchemy import select, update
 
+from bot.rules.instances.power import PowerAction
 from bot.rules.values.phrases import usd
 from bot.services.access import sharing
 from bot.services.access.key_holders import keys_of
@@ -16,7 +17,7 @@ from bot.services.access.sharing import ShareWith
 from bot.services.billing import costs
 from bot.services.billing.metering import cost_now
 from bot.services.instances import power
-from bot.services.runtime.commands import PowerAction, Reply, Switch
+from bot.services.runtime.commands import Reply, Switch
 from bot.services.sessions import service, transfer
 from bot.services.sessions.transfer import AnswerOffer, OfferSession
 from ledger.kernel.actor import Actor
