@@ -41,8 +41,9 @@ from bot.services.nodes.ports import ports_of
 from bot.services.nodes.views import agent_view
 from bot.services.runtime import recovery_mode
 from bot.services.runtime.context import Context
+from bot.services.sessions.lost_machine import lost_machine
 from ledger.kernel.checkpoint_step import WAITS
-from ledger.kernel.states import LIVE_SESSION, RequestState, SessionState
+from ledger.kernel.states import LIVE_SESSION, OPEN_INSTANCE, RequestState, SessionState
 from ledger.models import Instance, Node, Option, Request
 from ledger.queries.views import RequestView, SessionView
 
@@ -146,7 +147,7 @@ def session_out(
     """
     session, row = view.session, view.instance
     live = session.state in LIVE_SESSION
-    shows_ssh = mine and row is not None and live
+    shows_ssh = mine and live and row is not None and row.state in OPEN_INSTANCE
     return SessionOut.of(
         session,
         owner_name=ctx.names.of(ctx.policy, session.owner),
@@ -163,6 +164,7 @@ def session_out(
         hours=Decimal(session.hours),
         ran_s=seconds_run(session, session.ended_at or now),
         status=row.status if row else "",
+        lost_machine=lost_machine(view),
         ends_early_at=session.early_end_at if live else None,
         ends_early_because=(session.early_end_reason or "") if live else "",
         end_waits_because=(row.gate_note or "") if row is not None and row.checkpoint_step in WAITS else "",

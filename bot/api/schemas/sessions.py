@@ -230,6 +230,7 @@ class SessionOut(Out):
     end_code: str = Field(description="Why it ended, as a stable code; empty while it runs.")
     end_reason: str = Field(description="Why it ended, in words.")
     status: str = Field(description="Its state in words.")
+    lost_machine: str = optional("Why it has no machine now and what follows, after its machine was lost.", "")
     ends_early_at: datetime | None = optional(
         "An end before the approved one that was announced; null when there is none."
     )

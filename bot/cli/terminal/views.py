@@ -14,7 +14,7 @@ from bot.cli.terminal.wording import exact, when
 from bot.rules.instances.checked_gpus import CheckedGpus
 from bot.rules.values.job_text import machine
 from bot.rules.values.phrases import brief, hours, place_name, rate, retained_disk, unreconciled, usd
-from bot.rules.values.state_text import state_words, words_of
+from bot.rules.values.state_text import LOST_MACHINE, state_words, words_of
 from bot.rules.values.text_table import TextReport, TextTable
 from ledger.kernel.end_reason import END_LABELS
 from ledger.kernel.ids import short_id
@@ -170,7 +170,7 @@ def _ran(one: SessionOut) -> str:
 
 def state_of(one: SessionOut) -> str:
     """Write a session's state as a person says it."""
-    return state_words(one.state)
+    return LOST_MACHINE if one.lost_machine else state_words(one.state)
 
 
 def situation(one: RequestOut, session: SessionOut | None) -> str:
@@ -202,12 +202,14 @@ def session_details(one: SessionOut) -> TextReport:
     # A stopped machine costs its disk alone, which a sentence below says.
     alone = one.state == SessionState.STOPPED and one.now_usd_h is not None
     rate_said = f"{_rate(one.now_usd_h)} (its disk)" if alone else _rate(one.price_usd_h)
-    price = "" if one.disk else f" for {rate_said}"
+    price = "" if one.disk or one.lost_machine else f" for {rate_said}"
     said = [f"{gpus} at {one.cloud}{price}; {cost}." if one.cloud else gpus]
     if one.shared_with:
         said.append(f"Shared with {', '.join(map(name_of, one.shared_with_names))}.")
     if one.low_usd is not None and one.high_usd is not None:
         said.append(unreconciled(one.low_usd, one.high_usd))
+    if one.lost_machine:
+        said.append(one.lost_machine)
     if one.deadline and not outlives(one) and one.ended_at is None:
         said.append(f"Ends {when(one.deadline)} (approved for at most {hours(one.hours)}).")
     if one.ends_early_at:

@@ -68,6 +68,9 @@ _WORDS: Final[Mapping[type[StrEnum], Mapping[StrEnum, str]]] = MappingProxyType(
     }
 )
 
+#: The words for the state of a session that has lost its machine and continues.
+LOST_MACHINE = "waiting for a new machine"
+
 
 def state_words(state: StrEnum) -> str:
     """Return the words for a state, as in `The session is ending`."""

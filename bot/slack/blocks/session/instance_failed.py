@@ -6,9 +6,10 @@ from datetime import datetime
 
 from bot.rules.instances.health import trouble
 from bot.rules.values.phrases import rate
+from bot.services.sessions.lost_machine import what_follows
 from bot.slack.blocks.elements import SENTENCE_MAX, Message, person, safe, when
 from bot.slack.blocks.session.session_ready_and_ended import is_over, what
-from ledger.kernel.states import InstanceState, OrphanState, RequestState, SessionState
+from ledger.kernel.states import InstanceState, OrphanState
 from ledger.models import Instance, Orphan, Request, Session
 
 
@@ -32,8 +33,10 @@ def interrupted(
             until = f" If it is not back by {when(given_up)}, it ends." if given_up else ""
             text = f":warning: {lead} does not work now. {safe(found.sentence, SENTENCE_MAX)}{until}"
     else:
+        cloud = safe(newest.cloud, 40) if newest is not None else ""
+        after = what_follows(request, session, row, newest, cloud)
         how = "is ending" if row.state is InstanceState.TERMINATING else "has ended"
-        text = f":warning: {lead} {how}. {safe(row.outcome, SENTENCE_MAX)} {_next(request, session, row, newest)}"
+        text = f":warning: {lead} {how}. {safe(row.outcome, SENTENCE_MAX)} {after}"
     return Message.of(text.strip())
 
 
@@ -57,16 +60,3 @@ def found(session: Session, row: Instance, orphan: Orphan, *, own: bool) -> Mess
         why = safe(orphan.reason, SENTENCE_MAX)
         text = f":ghost: A second instance {lead} has the label of {whose}. {why} {_ENDED[orphan.state]}."
     return Message.of(text)
-
-
-def _next(request: Request, session: Session, row: Instance, newest: Instance | None) -> str:
-    """Say what follows, as far as it is known now."""
-    if session.state in (SessionState.TERMINATING, SessionState.TERMINATED, SessionState.FAILED):
-        return "It is not replaced."
-    if session.dealt_commands:
-        return "The machines that are left continue with the queue."
-    if newest is not None and newest.id != row.id:
-        return f"The next approved option, at {safe(newest.cloud, 40)}, replaces it."
-    if request.state in (RequestState.QUOTING, RequestState.PENDING):
-        return "New offers need an approval before anything is bought."
-    return "The next approved option replaces it. If there is none, new offers need an approval."

@@ -12,12 +12,12 @@ from bot.rules.policy.policy import Policy
 from bot.rules.sessions.expiration import left, termination_policy
 from bot.rules.values import job_text
 from bot.rules.values.phrases import rate, retained_disk, unreconciled
-from bot.rules.values.state_text import state_words
 from bot.services.nodes.connection import api_url, ssh_command
 from bot.services.nodes.host_keys import reported_key
 from bot.services.nodes.job_results import job_of
 from bot.services.nodes.views import agent_view
 from bot.services.runtime import recovery_mode
+from bot.services.sessions.lost_machine import lost_machine, state_of
 from bot.services.sessions.service import Status
 from bot.slack.blocks import migration, progress, request
 from bot.slack.blocks.elements import Message, actions, clip, code, context, dollars, safe, section, when
@@ -27,7 +27,7 @@ from bot.slack.blocks.session.session_ready_and_ended import details_button
 from ledger.kernel.checkpoint_step import WAITS
 from ledger.kernel.ids import short_id
 from ledger.kernel.request_kind import RequestKind
-from ledger.kernel.states import ENDABLE_SESSION, LIVE_SESSION, RequestState, SessionState
+from ledger.kernel.states import ENDABLE_SESSION, LIVE_SESSION, OPEN_INSTANCE, RequestState, SessionState
 from ledger.models import Session
 from ledger.queries.views import RequestView, SessionView
 
@@ -60,13 +60,15 @@ def status(
         return _before_a_session(found.request, policy, facts)
     session, row = view.session, view.instance
     lines = [_headline(view, now), *_amounts(view, facts.cost_usd, between)]
+    lost = lost_machine(view)
+    lines += [f":warning: {safe(lost, 600)}"] if lost else []
     if row is not None and _reachable(view):
         lines += session_ready_and_ended.gpus(row)
     if (mine or logs_in) and _reachable(view) and row is not None:
         lines.append(f"Connect: {code(ssh_command(row), 400)}")
         lines += session_ready_and_ended.other_machines(view)
         lines += session_ready_and_ended.port_lines(view)
-    if session.state in _LAUNCHING:
+    if session.state in _LAUNCHING and not lost:
         lines += progress.lines(found.request)[-1:]
     if (job := job_of(view)) is not None:
         lines.append(f"Job: *{job.line}*.")
@@ -128,7 +130,7 @@ def _headline(view: SessionView, now: datetime) -> str:
     """Name the machine, where it is, its state and its end."""
     session, row = view.session, view.instance
     where = f" on {safe(cloud(row.cloud), 40)}" if row is not None else ""
-    line = f"*{session_ready_and_ended.what(session)}*{where} is *{state_words(session.state)}*"
+    line = f"*{session_ready_and_ended.what(session)}*{where} is *{state_of(view)}*"
     line += ", its disk kept." if view.retained_disk else "."
     if session.ended_at is not None:
         why = f" {safe(session.end_reason, 300)}" if session.end_reason else ""
@@ -141,7 +143,7 @@ def _headline(view: SessionView, now: datetime) -> str:
 def _amounts(view: SessionView, cost_usd: Decimal | None, between: tuple[Decimal, Decimal] | None) -> list[str]:
     """Say the price, and what it has cost; a free run or one without an instance has neither."""
     parts = []
-    if view.instance is not None and view.session.ended_at is None and view.disk is None:
+    if _has_rate(view):
         parts.append(rate(view.price_usd_h))
     if cost_usd is not None:
         so_far = f"{dollars(cost_usd)} so far"
@@ -170,10 +172,17 @@ def _warnings(view: SessionView, now: datetime, command: str, *, can_end: bool) 
     return said
 
 
+def _has_rate(view: SessionView) -> bool:
+    """Whether an hour costs what its machine costs: a lost machine costs nothing, and a retained disk less."""
+    has_machine = view.instance is not None and not lost_machine(view)
+    return has_machine and view.session.ended_at is None and view.disk is None
+
+
 def _reachable(view: SessionView) -> bool:
     """Whether somebody can log in; nothing answers on a stopped machine."""
     row = view.instance
-    return row is not None and bool(row.ssh_host) and view.session.state in LIVE_SESSION and view.disk is None
+    is_there = row is not None and row.state in OPEN_INSTANCE and view.session.state in LIVE_SESSION
+    return is_there and row is not None and bool(row.ssh_host) and view.disk is None
 
 
 def _node_api(view: SessionView) -> list[str]:
