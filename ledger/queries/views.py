@@ -119,8 +119,9 @@ class SessionView:
 
     @property
     def retained_disk(self) -> Disk | None:
-        """Return the disk that outlives the approved end, where it is all that is left of the session."""
-        return self.disk if self.session.state is SessionState.TERMINATING else None
+        """Return the disk that outlives the approved end: all that is left of the session, or a preserved one."""
+        outlives = self.session.state is SessionState.TERMINATING or bool(self.session.preserve)
+        return self.disk if outlives else None
 
 
 async def request_view(tx: AsyncSession, request_id: str) -> RequestView:

@@ -191,8 +191,10 @@ def _for_whom(one: RequestOut) -> str:
 
 
 def outlives(one: SessionOut) -> bool:
-    """Whether the approved end has passed and only the disk is left."""
-    return one.disk is not None and one.state == SessionState.TERMINATING
+    """Whether its disk outlives the approved end: all that is left of it, or preserved for its owner."""
+    if one.disk is None:
+        return False
+    return one.state == SessionState.TERMINATING or (one.deadline is not None and one.disk.until > one.deadline)
 
 
 def session_details(one: SessionOut) -> TextReport:

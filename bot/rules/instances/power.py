@@ -42,7 +42,7 @@ def judge(
     """Whether `order` can be given. `wanted` is the pending order, `storage_usd_h` the price of the disk.
 
     `survival` is what the cloud's profile says that a stop or a restart does to the data, in a sentence. `outlives`:
-    whether the disk is to stay after the approved end, of which the caller speaks.
+    whether the disk is to stay after the approved end: the caller says until when.
     """
     if order is PowerAction.STOP and wanted == PowerAction.START and state in _FROM.values():
         state, wanted = SessionState.RUNNING, None  # To stop it, nobody needs to wait for its start.
@@ -72,7 +72,7 @@ def judge(
     billed = able.billing.storage_while_stopped
     disk = f"you pay only for the disk ({rate(storage_usd_h)})" if billed else "you pay nothing"
     end = f"{deadline:%Y-%m-%d %H:%M} UTC" if deadline else ""
-    deleted = f"The disk is deleted at {end}." if end and not outlives else f"The approved end is {end}." if end else ""
+    deleted = f"The disk is deleted at {end}." if end and not outlives else ""
     warning = "Somebody else may rent the GPU meanwhile, so a start can fail."
     said = f"Stopping. From now on {disk}."
     return Verdict(True, ReplyCode.ORDERED, " ".join(filter(None, (said, deleted, survival, warning))))

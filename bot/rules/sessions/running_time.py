@@ -6,8 +6,8 @@ from datetime import datetime
 from typing import Protocol
 
 
-class Ran(Protocol):
-    """What a session's row says of its runs. `ran_s` are the seconds of those that are over; None: of none."""
+class TimedRuns(Protocol):
+    """What a session's row says of its runs. `ran_s` are the seconds of those that have ended; None: of none."""
 
     @property
     def ready_at(self) -> datetime | None: ...
@@ -17,7 +17,7 @@ class Ran(Protocol):
     def ran_s(self) -> int | None: ...
 
 
-def seconds_run(session: Ran, until: datetime) -> int | None:
+def seconds_run(session: TimedRuns, until: datetime) -> int | None:
     """Return the seconds that a session ran until a moment; None where it was never ready."""
     if session.ready_at is None or session.stopped_at is not None:
         return session.ran_s

@@ -108,6 +108,17 @@ async def disk_paid_until(ctx: Context, tx: Tx, row: Instance, now: datetime, mo
     return rules.hold_ends_at(now, await left_usd(ctx, tx, row, now), disk_rate(row), most)
 
 
+async def preserved_until(ctx: Context, tx: Tx, row: Instance, session: Session, now: datetime) -> datetime | None:
+    """Return when the disk of a stopped machine is deleted that its owner asked to preserve; None without an end.
+
+    It outlives the approved end by at most `LONGEST`, and never what the approved amount pays for.
+    """
+    if session.deadline is None:
+        return None
+    longest = session.deadline + LONGEST
+    return max(await disk_paid_until(ctx, tx, row, now, longest - now), session.deadline)
+
+
 async def runs_until(ctx: Context, tx: Tx, row: Instance, now: datetime, most: timedelta) -> datetime:
     """Return until when that amount pays for the instance, which costs its full rate until it is listed as stopped."""
     return rules.hold_ends_at(now, await left_usd(ctx, tx, row, now), row.price_usd_h, most)

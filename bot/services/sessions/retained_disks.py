@@ -25,6 +25,8 @@ from ledger.queries.retained_disks import add_disk, change_disk, open_disks, sto
 LOOK_S = 30.0
 #: The owner is warned this long before a disk is deleted, and at the latest when half of its time has passed.
 WARN = timedelta(hours=24)
+#: The end of a preserved disk is computed from rounded amounts, so a smaller difference is none.
+MOVED = timedelta(minutes=5)
 
 
 async def disks_due(ctx: Context) -> int:
@@ -49,8 +51,23 @@ async def disks_due(ctx: Context) -> int:
 
 
 def ends_at(row: Instance, session: Session) -> datetime | None:
-    """Return when the disk is deleted with its instance, unless somebody acts."""
+    """Return when the disk is deleted with its instance, unless somebody acts or its owner asked to preserve it."""
     return row.checkpoint_until if row.state is InstanceState.TERMINATING else session.deadline
+
+
+async def _end_of(
+    ctx: Context, tx: Tx, disk: Disk | None, row: Instance, session: Session, now: datetime
+) -> datetime | None:
+    """Return when the disk is deleted. That of a preserved disk moves only by more than its hourly cost explains."""
+    if not _is_preserved(row, session):
+        return ends_at(row, session)
+    until = await hold.preserved_until(ctx, tx, row, session, now)
+    is_same = disk is not None and until is not None and abs(disk.until - until) < MOVED
+    return disk.until if disk is not None and is_same else until
+
+
+def _is_preserved(row: Instance, session: Session) -> bool:
+    return bool(session.preserve) and row.state is InstanceState.STOPPED
 
 
 def _warns_at(disk: Disk) -> datetime:
@@ -59,15 +76,17 @@ def _warns_at(disk: Disk) -> datetime:
 
 def _has_news(disk: Disk, row: Instance, session: Session, now: datetime) -> bool:
     moved = ends_at(row, session) not in (None, disk.until)
+    if _is_preserved(row, session):  # It outlives the approved end, and is looked at once an hour.
+        moved = session.deadline is not None and not session.deadline <= disk.until <= session.deadline + hold.LONGEST
     warns = row.state is InstanceState.TERMINATING and disk.warned_at is None and now >= _warns_at(disk)
     return moved or warns or now - disk.since >= timedelta(hours=disk.booked_h + 1)
 
 
 async def _update(ctx: Context, disk: Disk | None, row: Instance, session: Session, now: datetime) -> int:
-    until = ends_at(row, session)
-    if until is None:
-        return 0
     async with ctx.db.write() as tx:
+        until = await _end_of(ctx, tx, disk, row, session, now)
+        if until is None:
+            return 0
         if disk is None:
             return await _begin(tx, row, session, until, now)
         booked_h = disk.booked_h

@@ -178,14 +178,16 @@ async def _preserve(ctx: Context, command: FinishSession) -> Reply:
                 await amend(tx, Session, session.id, preserve=True)
                 said = f"{how}, and the disk stays."
                 record(tx, now, actor, session.id, EventKind.SESSION_WORK_OVER, reason=said, key=command.key)
+            rows = await instances_of_session(tx, session.id)
+            until = await hold.preserved_until(ctx, tx, rows[-1], session, now) if reply.ok and rows else None
     except LookupError as error:
         reply = refuse(ReplyCode.UNKNOWN_ID, f"{error}.")
     if not reply.ok:
         return replace(reply, sentence=f"The disk can't be kept. {reply.sentence} {hint}")
     ctx.hints.instances.set()
     ctx.hints.outbox.set()
-    longer = "After that the disk stays for up to 7 days, as long as the approved amount pays for it."
-    return replace(reply, code=ReplyCode.PRESERVING, sentence=f"{how}. {reply.sentence} {longer}")
+    kept = f" The disk is deleted at about {until:%Y-%m-%d %H:%M} UTC." if until is not None else ""
+    return replace(reply, code=ReplyCode.PRESERVING, sentence=f"{how}. {reply.sentence}{kept}")
 
 
 async def _already_stopped(ctx: Context, tx: Tx, session: Session, command: FinishSession) -> Reply | None:

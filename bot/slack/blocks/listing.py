@@ -12,12 +12,14 @@ from bot.rules.values.phrases import at_rate, plural, rate
 from bot.rules.values.state_text import state_words
 from bot.services.nodes.job_results import job_of
 from bot.services.runtime import recovery_mode
+from bot.services.sessions.lost_machine import state_of
 from bot.services.sessions.service import Overview
 from bot.slack.blocks.elements import Block, Message, clip, code, context, dollars, person, safe, section, when
 from bot.slack.blocks.progress import ran_for
 from bot.slack.blocks.session.session_ready_and_ended import what
 from ledger.kernel.end_reason import END_LABELS
 from ledger.kernel.ids import short_id
+from ledger.kernel.states import SessionState
 from ledger.models import Request
 from ledger.queries.views import SessionView
 
@@ -133,7 +135,8 @@ def _session_line(view: SessionView, costs_usd: Mapping[str, Decimal], now: date
 
 def state(view: SessionView) -> str:
     """Name a session's state; one with only its disk left is neither running nor ending."""
-    return "only its disk is left" if view.retained_disk else state_words(view.session.state)
+    alone = view.retained_disk is not None and view.session.state is SessionState.TERMINATING
+    return "only its disk is left" if alone else state_of(view)
 
 
 def price(view: SessionView) -> str:

@@ -209,7 +209,7 @@ def _session(session: Session, times: InstanceTimes | None, cost_usd: Decimal | 
         until = f" Ends {when(session.deadline)}." if session.deadline else ""
         return [f":rocket: *Ready*{at}.{until}"]
     if session.state is SessionState.STOPPED:
-        until = f" until {when(session.deadline)}" if session.deadline else ""
+        until = f" until {when(session.deadline)}" if session.deadline and not session.preserve else ""
         at = f" {when(times.stops[-1][0])}" if times and times.stops else ""
         return [f"{PAUSED} *Stopped*{at}: the GPU is released; the disk may still be billed{until}."]
     if session.state is SessionState.TERMINATED:

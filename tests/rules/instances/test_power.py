@@ -24,7 +24,8 @@ def test_a_stop_says_what_goes_on_costing_and_until_when() -> None:
         assert part in told.sentence
     assert "The disk is deleted at 2026-03-02" in told.sentence
     outlives = judge(PowerAction.STOP, "here", ABLE, RUNNING, None, DISK, START, outlives=True).sentence
-    assert ("The approved end is 2026-03-02" in outlives, "deleted" in outlives) == (True, False)
+    # The caller says the one end that a preserved disk has.
+    assert ("2026-03-02" in outlives, "deleted" in outlives) == (False, False)
     free = replace(ABLE, billing=BillingRule(storage_while_stopped=False))
     told = judge(PowerAction.STOP, "here", free, RUNNING, None, DISK, None)
     assert "you pay nothing." in told.sentence

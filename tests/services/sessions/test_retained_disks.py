@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 from bot.rules.instances.power import PowerAction
@@ -39,17 +39,19 @@ async def surcharge(w: World) -> Decimal:
     return sum((e.amount_usd for e in (await w.books()).entries if "/disk/" in e.key), Decimal(0))
 
 
-async def shown_as_a_disk(w: World, disk: Disk) -> None:
+async def shown_as_a_disk(w: World, disk: Disk, state: str = "only its disk is left") -> None:
     """The list, the status and the digest say that a disk is left: nothing runs, ends or costs what a GPU costs."""
     now, overview = w.clock.now(), await listing(w.ctx, ALICE)
     line = said(overview, {}, "/gpu", now).text
-    for part in ("only its disk is left", f"{rate(disk.price_usd_h)} for its disk", f"deleted {when(disk.until)}"):
+    for part in (state, f"{rate(disk.price_usd_h)} for its disk", f"deleted {when(disk.until)}"):
         assert part in line
     assert not {"terminating", "ending"} & set(line.split())
     found = await status_of(w.ctx, disk.session_id)
     told_of = status(found, w.ctx.policy, CardFacts(), now, mine=True).text
     assert (retained_disk(disk.price_usd_h, disk.until) in told_of, "Connect" in told_of) == (True, False)
     assert not [part for part in ("still lists it", "Ends ") if part in told_of]
+    if state == "stopped":
+        return
     async with w.ctx.db.read() as tx:
         window = day_before(now.date(), "UTC")
         document = await digest.digest(w.ctx, tx, window, weekly=False)
@@ -66,7 +68,9 @@ async def test_a_stopped_machine_has_a_disk_that_is_paid_until_it_starts_or_ends
     assert rate(disk.price_usd_h) in wished.sentence  # What is promised is what is booked.
     session = (await w.books()).sessions[0]
     row = (await w.books()).instances[0]
-    assert (disk.until, disk.owner, disk.price_usd_h) == (session.deadline, ALICE.ref, hold.disk_rate(row))
+    assert (disk.owner, disk.price_usd_h) == (ALICE.ref, hold.disk_rate(row))
+    assert session.deadline is not None
+    assert session.deadline < disk.until <= session.deadline + hold.LONGEST
     view = await w.session(session.id)
     assert view.disk is not None
     assert view.disk.id == disk.id
@@ -124,13 +128,18 @@ async def test_a_disk_that_its_owner_wants_kept_outlives_the_approved_end_and_go
         w.tune(checkpoint_unverified="destroy")
         request_id = await w.running(candidates=("vast",), hours=Decimal(2))
         wished = await done(w.ctx, FinishSession(request_id, facts(ALICE), preserve=True))
-        # One sentence cannot say that the disk goes at the approved end and that it outlives it.
-        assert (wished.code, "The disk is deleted at" in wished.sentence) == ("preserving", False)
-        assert "After that the disk stays" in wished.sentence
         await w.run(60, 30)
         session = (await w.books()).sessions[0]
         assert session.deadline is not None
-        assert (await w.session(session.id)).retained_disk is None  # It stands still, and can be started.
+        (first,) = await kept(w)
+        view = await w.session(session.id)
+        # It has one end, long before its approved end as after it, and everywhere.
+        assert session.deadline < first.until <= session.deadline + hold.LONGEST
+        assert view.retained_disk is not None
+        assert (wished.code, wished.sentence.count(" UTC")) == ("preserving", 1)
+        promised = datetime.strptime(wished.sentence.split(" at about ")[1], "%Y-%m-%d %H:%M UTC.").replace(tzinfo=UTC)
+        assert abs(promised - first.until) <= timedelta(minutes=30)  # What the GPU costs until it has stopped.
+        await shown_as_a_disk(w, first, state="stopped")
         w.clock.advance(session.deadline - w.clock.now() - timedelta(seconds=10))
         await w.settle()
         (before,) = await kept(w)
@@ -143,6 +152,7 @@ async def test_a_disk_that_its_owner_wants_kept_outlives_the_approved_end_and_go
         (disk,) = await kept(w)
         assert disk.id == before.id
         assert w.clock.now() < disk.until <= w.clock.now() + hold.LONGEST
+        assert abs(disk.until - first.until) <= retained_disks.MOVED
         await shown_as_a_disk(w, disk)
         w.clock.advance(disk.until - w.clock.now() - timedelta(minutes=5))
         await retained_disks.disks_due(w.ctx)

@@ -72,7 +72,8 @@ def ending(shown: Ending, command: str, now: datetime) -> Message:
     session, row = shown.view.session, shown.view.instance
     end = session.deadline or now
     if session.preserve and session.state is SessionState.STOPPED:
-        kept = f"is stopped and its disk is kept, also after its approved end {when(end)}"
+        disk = shown.view.disk
+        kept = f"is stopped, and its disk is deleted {when(disk.until)}" if disk else "is stopped, and its disk is kept"
         return Message.of(f":floppy_disk: The *{what(session)}* of {person(session.owner)} {kept}.")
     at = f" at {safe(row.cloud, 40)}" if row else ""
     lead = f":hourglass: The *{what(session)}*{at} of {person(session.owner)} ends {when(end)} ({left(end, now)})."
