@@ -7,7 +7,7 @@ from datetime import datetime
 
 from bot.rules.approvals.decision import DeciderFacts
 from bot.rules.checkpoints.verification import Reported
-from bot.rules.migrations.resume import resume_place
+from bot.rules.migrations.resume import own_place, resume_place
 from bot.rules.values.reply_code import ReplyCode
 from bot.rules.values.state_text import state_words
 from bot.services.access import authorization
@@ -144,6 +144,7 @@ async def _store(
         saved_bytes=newest.size,
         saved_at=newest.at,
         note=found.verdict.sentence,
+        target_place=own_place(location, short_id(request_id)),
     )
     tx.add(migration)
     await tx.flush()

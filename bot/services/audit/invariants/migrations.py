@@ -6,9 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from bot.rules.migrations.steps import TRAINS
-from bot.rules.nodes.job_state import RUN
-from bot.rules.nodes.machine_report import StepOutcome
+from bot.rules.migrations.machines import TRAINS
+from bot.rules.nodes.machine_report import RUN, StepOutcome
 from bot.services.audit.invariants.world import Violation
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.states import ENDED_SESSION, OPEN_INSTANCE
