@@ -60,5 +60,6 @@ async def note_look(
     With `clock_from` the longest time of the step counts from then on.
     """
     mine = (Migration.id == row.id, Migration.version == row.version)
-    await tx.execute(update(Migration).where(*mine).values(note=note, due_at=due_at, clock_from=clock_from or row.clock_from))
+    values = {"note": note, "due_at": due_at, "clock_from": clock_from or row.clock_from}
+    await tx.execute(update(Migration).where(*mine).values(values))
     return note != row.note

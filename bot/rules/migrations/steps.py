@@ -119,6 +119,8 @@ def ends_source(facts: Facts) -> bool:
 
 def next_step(facts: Facts, now: datetime) -> NextStep:
     """Decide the next step of an open migration."""
+    if facts.step is _M.DESTROYED:
+        return NextStep(_M.DONE, "The move is done.")
     if facts.step in _WITHOUT_LIMIT:
         return _WITHOUT_LIMIT[facts.step](facts)
     decision = _problem(facts) or _BY_STEP[facts.step](facts)
@@ -190,10 +192,6 @@ def _advanced(facts: Facts) -> NextStep:
     return NextStep(None, "The old machine is ended next.")
 
 
-def _destroyed(facts: Facts) -> NextStep:
-    return NextStep(_M.DONE, "The move is done.")
-
-
 def _goes_on_there(target: Machine, facts: Facts) -> bool:
     return target.state is _S.RUNNING and target.is_live and is_past_save(target, facts.saved_step)
 
@@ -236,8 +234,8 @@ def _over(source: Machine) -> str:
 def _began_below(facts: Facts) -> str:
     step = facts.target.agent.lowest_step if facts.target is not None and facts.target.agent is not None else None
     return (
-        f"The run began at step {step or 0:,} on the new machine, and its save is of step {facts.saved_step or 0:,}. "
-        "So it was paused there."
+        f"The new machine reported step {step or 0:,}, and the save is of step {facts.saved_step or 0:,}. "
+        "The run did not continue from its save, so it was paused there."
     )
 
 
@@ -306,7 +304,6 @@ _WITHOUT_LIMIT = {
     _M.CHECKED: _checked,
     _M.ENDING: _ending,
     _M.ADVANCED: _advanced,
-    _M.DESTROYED: _destroyed,
 }
 _BY_STEP = {
     _M.PROVISIONED: _provisioned,

@@ -14,8 +14,8 @@ from typing import Any
 from bot.rules.checkpoints import verification as checkpoint_rules
 from bot.rules.checkpoints.verification import Newest, Reported
 from bot.rules.migrations import steps as rules
-from bot.rules.migrations.resume import resume_place
 from bot.rules.migrations.machines import SILENT, Machine, SourceIs
+from bot.rules.migrations.resume import resume_place
 from bot.rules.migrations.steps import Facts, NextStep
 from bot.rules.nodes.checkins import NodeStatus, Work
 from bot.services.checkpoints.remote import look

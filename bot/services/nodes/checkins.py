@@ -259,9 +259,7 @@ def _with_commands(taken: Taken, shown: Presented, dealt: Mapping[str, queue_dea
     return replace(taken, commands=dealt[shown.instance_id])
 
 
-def _asks(
-    stands: NodeContext, status: NodeStatus, normal: Sequence[NodeInstruction]
-) -> tuple[tuple[str, ...], bool]:
+def _asks(stands: NodeContext, status: NodeStatus, normal: Sequence[NodeInstruction]) -> tuple[tuple[str, ...], bool]:
     """Return what an agent is asked, and whether its run is being moved, so that it reports more often."""
     away, here = stands.moved_from, stands.moved_to
     if here is not None and (here not in OVER or (here is MigrationStep.FAILED and away is None)):
