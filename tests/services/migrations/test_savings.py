@@ -18,7 +18,7 @@ from ledger.models import Event, Session
 from ledger.queries.access import lock_consumer
 from providers.contract import Offer, Provider
 from tests.services.checkpoints.test_verification import looks_at
-from tests.services.migrations.run import PLACE, Run, running
+from tests.services.migrations.run import PLACE, SOURCE, Run, running
 from tests.support.world import CAROL, World
 
 
@@ -235,3 +235,22 @@ async def test_of_two_runs_of_one_owner_the_larger_saving_is_told_and_another_ow
         sessions = {one.id: one.request_id for one in (await w.books()).sessions}
         assert {sessions[one.subject] for one in await told(w)} == {longer, other}
         assert await savings_due(w.ctx) == 0
+
+
+async def test_cheaper_answers_with_nothing_that_is_dearer_in_all(w: World) -> None:
+    """Less per hour is not less: the move itself, its boot and the work done again count, at both rates."""
+    async with running(w, hours=1) as run:
+        priced(w, "0.95")
+        row = await run.row(SOURCE)
+        before = len((await w.books()).requests)
+        reply = await run.ask("cheaper")
+        assert (reply.ok, reply.code) == (False, "nothing_cheaper"), reply
+        assert reply.sentence.startswith("Nothing is cheaper for session"), reply
+        assert len((await w.books()).requests) == before
+        # What saves in all is asked for, and nothing that costs more per hour than that.
+        priced(w, "0.3")
+        reply = await run.ask("cheaper", key="move-2")
+        assert reply.ok, reply
+        asked = (await w.view(run.target_id)).request.job
+        assert asked.max_price_usd_h is not None
+        assert asked.max_price_usd_h < row.price_usd_h
