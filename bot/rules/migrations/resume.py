@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Final
 
 from bot.rules.checkpoints.resume import address, checkpoint_path
@@ -48,13 +49,16 @@ def own_place(location: str | None, target: str) -> str | None:
 class TargetPlace:
     """Describe the place of a target: how far its move is, and from which steps its machines began.
 
-    `began_at` has the lowest step of each of its machines that reported one since its command started.
+    `began_at` has the lowest step of each of its machines that reported one since its command started. The target may
+    have worked from `started_at` to `ended_at`.
     """
 
     place: str
     step: MigrationStep
     saved_step: int | None
     began_at: Sequence[int] = ()
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
 
     @property
     def counts(self) -> bool:
@@ -64,12 +68,25 @@ class TargetPlace:
         """
         if self.step in (MigrationStep.ADVANCED, MigrationStep.DESTROYED, MigrationStep.DONE):
             return True
-        return bool(self.began_at) and min(self.began_at) >= (self.saved_step or 0)
+        return bool(self.began_at) and not self.began_below
 
+    @property
+    def began_below(self) -> bool:
+        """Whether one of its machines began below the save."""
+        return bool(self.began_at) and min(self.began_at) < (self.saved_step or 0)
 
-def is_below(file: str, places: Sequence[str]) -> bool:
-    """Whether a file lies in one of these places; all are addresses."""
-    return any(file.startswith(f"{one}/") for one in places)
+    def hides(self, file: str, at: datetime) -> bool:
+        """Whether a file is no checkpoint of the run. `file` is its address, `at` when it was stored.
+
+        A job that ignores CHECKPOINT saves beside the run's own copies. The source was paused while the target could
+        work, so whatever was stored then is the target's.
+        """
+        if self.counts:
+            return False
+        if file.startswith(f"{self.place}/"):
+            return True
+        began = self.started_at if self.began_below else None
+        return began is not None and began <= at and (self.ended_at is None or at <= self.ended_at)
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,17 +116,16 @@ def price_cap(offers: Sequence[tuple[Decimal, MoveSaving | None]]) -> Decimal | 
 
 def nothing_cheaper(session: str, here_usd_h: Decimal, offers: Sequence[tuple[Decimal, MoveSaving | None]]) -> str:
     """Say that nothing is cheaper, and why; `session` is its short id."""
+    answer = f"Nothing is cheaper for session {session}."
     if not offers:
-        return (
-            f"Nothing is cheaper for session {session}. No offer with the same GPUs costs less than {rate(here_usd_h)}."
-        )
+        return f"{answer} No offer with the same GPUs costs less than {rate(here_usd_h)}."
     compared = [comparison for _, comparison in offers if comparison is not None]
     if not compared:
-        return f"Nothing is cheaper for session {session}. It would be over before it could move."
+        return f"{answer} It would be over before it could move."
     best = max(compared, key=lambda comparison: comparison.saves_usd)
     return (
-        f"Nothing is cheaper for session {session}. For the {about_hours(best.left_h)} that are left, and with the move "
-        f"itself, the best offer would cost about {usd(-best.saves_usd)} more."
+        f"{answer} For the {about_hours(best.left_h)} that are left, and with the move itself, the best offer would "
+        f"cost about {usd(-best.saves_usd)} more."
     )
 
 

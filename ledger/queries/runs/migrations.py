@@ -59,6 +59,9 @@ class StoredTargetPlace(NamedTuple):
     place: str
     step: MigrationStep
     saved_step: int | None
+    #: From when until when the target may have worked.
+    started_at: datetime | None
+    ended_at: datetime | None
     reports: list[dict[str, Any]]
 
 
@@ -75,7 +78,8 @@ async def target_places(tx: AsyncSession, below: str) -> list[StoredTargetPlace]
     found: dict[str, StoredTargetPlace] = {}
     rows: Any = await tx.execute(query)
     for row, report in rows:
-        place = StoredTargetPlace(row.target_place, row.step, row.saved_step, [])
+        times = (row.started_at, row.ended_at)
+        place = StoredTargetPlace(row.target_place, row.step, row.saved_step, *times, [])
         found.setdefault(row.id, place).reports.extend([report] if report else [])
     return list(found.values())
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from decimal import Decimal
 
 import pytest
 
 from bot.rules.checkpoints.verification import Newest, StoreLocation
 from bot.rules.migrations.asks import MovedFrom, MovedTo, as_source, as_target, idles_on_purpose
-from bot.rules.migrations.resume import Resume, TargetPlace, is_below, own_place, resume_of, resume_place
+from bot.rules.migrations.resume import Resume, TargetPlace, own_place, resume_of, resume_place
 from bot.rules.migrations.text import progress_line
 from bot.rules.nodes.checkins import NodeInstruction
 from bot.rules.nodes.startup_plan import plan_startup
@@ -82,8 +83,20 @@ def test_the_place_where_a_target_saves_and_when_it_counts() -> None:
         (_M.DONE, (10,), True),
     ):
         assert TargetPlace("s3://b/run/moved-x", step, 410, began_at).counts is counts, (step, began_at)
-    assert is_below("s3://b/run/moved-x/step-1", ["s3://b/run/moved-x"])
-    assert not is_below("s3://b/run/moved-xy/step-1", ["s3://b/run/moved-x"])
+    # What a target saved that began anew is no checkpoint of the run, wherever it saved it.
+    hour = timedelta(hours=1)
+    anew = TargetPlace("s3://b/run/moved-x", _M.FAILED, 410, (10,), START, START + hour)
+    assert anew.hides("s3://b/run/moved-x/step-1", START - hour)
+    assert not anew.hides("s3://b/run/moved-xy/step-1", START - hour)
+    assert [anew.hides("s3://b/run/step-1", START + hours * hour) for hours in (-1, 0, 1, 2)] == [
+        False,
+        True,
+        True,
+        False,
+    ]
+    waits = TargetPlace("s3://b/run/moved-x", _M.STARTED, 410, (), START)
+    assert (waits.hides("s3://b/run/step-1", START), waits.hides("s3://b/run/moved-x/a", START)) == (False, True)
+    assert not TargetPlace("s3://b/run/moved-x", _M.STARTED, 410, (410,)).hides("s3://b/run/moved-x/a", START)
 
 
 def test_the_place_to_resume_from() -> None:

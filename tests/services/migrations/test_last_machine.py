@@ -80,12 +80,15 @@ class Trainer:
         return row
 
 
-async def test_a_target_that_begins_anew_is_paused_and_the_source_goes_on_from_its_save(w: World) -> None:
+@pytest.mark.parametrize("place", [None, PLACE])
+async def test_a_target_that_begins_anew_is_paused_and_the_source_goes_on_from_its_save(
+    w: World, place: str | None
+) -> None:
     async with running(w, hours=6) as run:
         run.refuses.add("resume")
         await run.approved()
         before = dict(run.shelf.files)
-        trainer = Trainer(run, None)
+        trainer = Trainer(run, place)
         row = await trainer.over()
         source, target = await run.sessions()
         assert source.state is SessionState.RUNNING, row.note
@@ -98,8 +101,9 @@ async def test_a_target_that_begins_anew_is_paused_and_the_source_goes_on_from_i
         for _ in range(3):
             await run.tick()
         assert run.first.job == "running"
-        # What the target wrote lies beside the run's own copies, and none of those was replaced.
+        # What the target wrote lies beside the run's own copies, and none of those was replaced. It counts for nothing.
         own = f"run/moved-{short_id(run.target_id)}/"
+        assert any(path.startswith(own) for path in run.shelf.files) is (place is None)
         assert {path for path, file in run.shelf.files.items() if before.get(path, file) != file} == set()
         found = await last_verified_checkpoint(w.ctx, PLACE, w.clock.now())
         assert found.verified is not None
