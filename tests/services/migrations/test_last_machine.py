@@ -8,12 +8,14 @@ import pytest
 
 from bot.services.checkpoints.resume import last_verified_checkpoint
 from bot.services.nodes.startup import plans
+from ledger.core.migration_steps import take_step
+from ledger.kernel.actor import SYSTEM
 from ledger.kernel.end_reason import EndReason
 from ledger.kernel.ids import short_id
 from ledger.kernel.states import SessionState
 from ledger.kernel.steps.migration_step import OVER, MigrationStep
 from ledger.models import Migration
-from tests.services.migrations.run import PLACE, TARGET, Run, running
+from tests.services.migrations.run import PLACE, SOURCE, TARGET, Run, running
 from tests.support.world import World
 
 _M = MigrationStep
@@ -32,6 +34,11 @@ async def test_a_source_that_falls_silent_leaves_its_run_to_the_target(w: World,
         if at is _M.VERIFIED:
             run.refuses.add("fetch")
         await silent_from(run, at)
+        for _ in range(12):
+            await run.tick()
+        (text,) = await run.texts()
+        assert "has not reported since" in text
+        assert "is kept, and you pay for both" in text
         for _ in range(60):  # 30 minutes: the source is ended as unresponsive, and the step's longest time has passed.
             await run.tick()
         run.refuses.clear()
@@ -143,3 +150,37 @@ async def test_a_run_that_moved_saves_at_its_own_place_and_its_next_machine_find
         assert second is not None
         assert second.saved_from.startswith(f"{own}/step-")
         assert second.target_place == f"s3://bucket/run/moved-{short_id(run.target_id)}"
+
+
+async def test_a_target_that_begins_anew_after_the_source_was_lost_is_paused_and_kept(w: World) -> None:
+    async with running(w, hours=6) as run:
+        run.refuses.add("resume")
+        await run.approved()
+        await run.until(_M.READY)
+        w.clouds["vast"].disturb(str((await run.row(SOURCE)).ref), "vanish")
+        row = await run.over()
+        _, target = await run.sessions()
+        assert target is not None
+        assert (row.step, target.state, len(w.alive())) == (_M.FAILED, SessionState.RUNNING, 1), row.note
+        assert run.second.asks == ("pause",)
+        assert "is left until its approved end" in (await run.texts())[-1]
+
+
+async def test_a_move_that_failed_before_the_source_was_lost_goes_on_there(w: World) -> None:
+    """The decision to end the target is made again before it is carried out."""
+    async with running(w, hours=6) as run:
+        run.refuses.add("pause")
+        await run.approved()
+        await run.until(_M.READY)
+        w.clouds["vast"].disturb(str((await run.row(SOURCE)).ref), "vanish")
+        async with w.ctx.db.write() as tx:
+            moved = await run.migration()
+            assert moved is not None
+            await take_step(tx, moved, _M.ENDING, w.clock.now(), SYSTEM, "It failed.")
+        run.first.silent = True
+        w.tune(end_when_unresponsive=False)
+        w.clock.advance(300)
+        row = await run.until(_M.DONE, _M.FAILED)
+        _, target = await run.sessions()
+        assert target is not None
+        assert (row.step, target.state) == (_M.DONE, SessionState.RUNNING), row.note
