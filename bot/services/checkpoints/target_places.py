@@ -1,4 +1,4 @@
-"""Tell apart which files of a place count as checkpoints of its run while a new machine is still to prove itself."""
+"""Choose which files of a place count as checkpoints of its run, while a new machine has not continued it yet."""
 
 from __future__ import annotations
 
