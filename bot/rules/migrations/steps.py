@@ -104,7 +104,7 @@ def looks_at_store(facts: Facts) -> bool:
 
 
 def ends_target(facts: Facts) -> bool:
-    """Whether the target of a failed migration may be ended now: the run is on its own machine, or it is over.
+    """Whether the target of a failed migration may be ended now: the run is on its own machine, or has ended.
 
     Where nobody knows that, the target may be all that is left of the run.
     """

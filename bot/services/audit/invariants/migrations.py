@@ -73,7 +73,7 @@ class _Facts:
         return cls(sessions, by_request, nodes, every_node, events, states, resumed)
 
     def ended_at(self, session: Session) -> datetime | None:
-        """Return when the end of a session was ordered, or happened; None while it goes on."""
+        """Return when the end of a session was ordered, or happened; None before that."""
         ends = (event.at for event in self.states.get(session.id, ()) if event.after in _ENDS)
         return next(ends, None)
 
