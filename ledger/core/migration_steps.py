@@ -32,7 +32,8 @@ async def take_step(
     if to not in FOLLOWS[row.step]:
         raise IllegalMove(row.id, row.step, to)
     ended = {"due_at": None, "ended_at": at} if to in OVER else {"due_at": at}
-    changed = {"step": to, "version": Migration.version + 1, "step_at": at, "note": reason, **ended, **values}
+    changed = {"step": to, "version": Migration.version + 1, "step_at": at, "note": reason, "clock_from": None}
+    changed |= ended | values
     query = update(Migration).where(Migration.id == row.id, Migration.version == row.version).values(changed)
     query = query.returning(Migration).execution_options(populate_existing=True)
     moved = (await tx.execute(query)).scalar_one_or_none()
@@ -51,8 +52,14 @@ async def take_look(tx: AsyncSession, migration_id: str, now: datetime, until: d
     return taken.first() is not None
 
 
-async def note_look(tx: AsyncSession, row: Migration, note: str, due_at: datetime) -> bool:
-    """Store what a look found missing, and when to look again. True when people read something new."""
+async def note_look(
+    tx: AsyncSession, row: Migration, note: str, due_at: datetime, clock_from: datetime | None = None
+) -> bool:
+    """Store what a look found missing, and when to look again. True when people read something new.
+
+    With `clock_from` the longest time of the step counts from then on.
+    """
     mine = (Migration.id == row.id, Migration.version == row.version)
-    await tx.execute(update(Migration).where(*mine).values(note=note, due_at=due_at))
+    values = {"note": note, "due_at": due_at, "clock_from": clock_from or row.clock_from}
+    await tx.execute(update(Migration).where(*mine).values(values))
     return note != row.note

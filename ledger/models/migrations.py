@@ -44,6 +44,10 @@ class Migration(Base):
     #: What somebody who continues the run has to know, as Markdown; empty until it is done.
     context: Mapped[str] = mapped_column(SafeText, default="")
     ended_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    #: Where the target saves, below the place of the run's checkpoints; None where its store has no folders.
+    target_place: Mapped[str | None] = mapped_column(SafeText)
+    #: From when the step's longest time counts, where its clock was stopped; None: from `step_at`.
+    clock_from: Mapped[datetime | None] = mapped_column(UtcDateTime)
 
     __table_args__ = (
         Index("uq_migrations_open", "source_session_id", unique=True, sqlite_where=_OPEN, postgresql_where=_OPEN),

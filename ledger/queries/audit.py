@@ -28,6 +28,7 @@ from ledger.models import (
     Orphan,
     Quote,
     Request,
+    ResumePoint,
     Session,
     WaitLimits,
 )
@@ -59,6 +60,7 @@ class Books:
     migrations: tuple[Migration, ...] = ()
     results: tuple[CommandResult, ...] = ()
     claims: tuple[CommandClaim, ...] = ()
+    resume_points: tuple[ResumePoint, ...] = ()
 
     def rows(self) -> Iterator[Any]:
         """Yield every row of every table."""
@@ -94,6 +96,7 @@ async def read_books(db: Database) -> Books:
             await table(Migration),
             await table(CommandResult),
             await table(CommandClaim),
+            await table(ResumePoint),
         )
 
 

@@ -49,6 +49,7 @@ class NodeContext:
     #: The step of the migration that it is the target of, and from where its run continues.
     moved_to: MigrationStep | None = None
     resume_from: str | None = None
+    saved_step: int | None = None
     #: How many commands its session's machines share, and how many GPUs each has.
     dealt_commands: int = 0
     gpus: int = 1
@@ -78,6 +79,7 @@ async def node_contexts(tx: AsyncSession, instance_ids: Collection[str]) -> dict
             away.started_at,
             here.step,
             here.saved_from,
+            here.saved_step,
             Session.dealt_commands,
             Session.gpu_count,
         )
@@ -102,6 +104,9 @@ class StartupJob(NamedTuple):
     gpus: int
     step: MigrationStep | None
     saved_from: str | None
+    saved_step: int | None
+    #: Where the target of a migration saves.
+    own_place: str | None
     session_id: str
     #: Machines of its set.
     nodes: int
@@ -117,6 +122,8 @@ async def startup_jobs(tx: AsyncSession, instance_ids: Collection[str]) -> dict[
             Session.gpu_count,
             Migration.step,
             Migration.saved_from,
+            Migration.saved_step,
+            Migration.target_place,
             Session.id,
             Session.nodes,
         )

@@ -15,12 +15,14 @@ from ledger.kernel.steps.migration_step import OVER, TARGET_MAY_RUN, MigrationSt
 
 #: Seconds between two check-ins of both machines while a run is being moved: both are paid for.
 FAST_S: Final = 15
-#: The words for a target: from where its run continues, and that it may start.
-RESUME, START = "resume=", "start"
+#: The words for a target: from where its run continues, the step of that save, and that it may start.
+RESUME, RESUME_STEP, START = "resume=", "resume_step=", "start"
 
 _I, _M = NodeInstruction, MigrationStep
 #: The source is silent from the verified save on: what it wrote later would be a second trainer's.
 _PAUSED = frozenset({_M.VERIFIED}) | TARGET_MAY_RUN
+#: From here on the run has shown on the target that it continued from its save.
+_PROVED = frozenset({_M.ADVANCED, _M.DESTROYED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +35,15 @@ class MovedFrom:
 
 @dataclass(frozen=True, slots=True)
 class MovedTo:
-    """Describe the migration that a session is the target of, and the place of the save that its run continues from."""
+    """Describe the migration that a session is the target of, and the save that its run continues from.
+
+    `began_below`: its command reported a step below that of the save, so that it did not continue from it.
+    """
 
     step: MigrationStep
     resume_from: str
+    saved_step: int | None = None
+    began_below: bool = False
 
 
 def idles_on_purpose(step: MigrationStep) -> bool:
@@ -59,9 +66,15 @@ def as_target(normal: Sequence[NodeInstruction], moved: MovedTo | None) -> tuple
     """Return what the target's agent is asked: from where to continue, and from the right step on to start."""
     if moved is None or moved.step is _M.DONE:
         return tuple(normal)
-    if moved.step in (_M.ENDING, _M.FAILED):
-        # It must not save: its place belongs to the source again.
+    if moved.began_below and moved.step not in _PROVED:
+        # It would write steps that its save has already, and a job that ignores CHECKPOINT would overwrite that save.
+        return (_I.PAUSE, *([_I.STOP] if _I.STOP in normal else []))
+    if moved.step is _M.ENDING:
+        # It must not save: the run continues on the source.
         return (_I.STOP,) if _I.STOP in normal else tuple(normal)
-    may_start = moved.step in TARGET_MAY_RUN
+    # After a failed move a target that still reports is all that is left of the run, so it may start, too.
+    may_start = moved.step in TARGET_MAY_RUN or moved.step is _M.FAILED
     resume = [f"{RESUME}{moved.resume_from}"] if may_start or moved.step is _M.VERIFIED else []
+    if resume and moved.saved_step is not None:
+        resume.append(f"{RESUME_STEP}{moved.saved_step}")
     return (*normal, *resume, *([START] if may_start else []))

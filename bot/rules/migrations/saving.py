@@ -21,6 +21,7 @@ A run that ends before the move could be over saves nothing.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import ROUND_CEILING, Decimal
@@ -28,7 +29,7 @@ from typing import Final
 
 from bot.rules.migrations.asks import FAST_S
 from bot.rules.values.command_text import cli_command
-from bot.rules.values.phrases import about_hours, rates, usd
+from bot.rules.values.phrases import about_hours, rate, rates, usd
 from providers.capabilities import BillingRule
 
 _HOUR: Final = timedelta(hours=1)
@@ -98,6 +99,34 @@ def saving(run: MovableRun, place: NewPlace, now: datetime) -> MoveSaving | None
         both_h * run.price_usd_h + there_h * place.price_usd_h + run.saved_gb * place.ingress_usd_gb + place.losses_usd
     )
     return MoveSaving(stay_usd, move_usd, move_usd - left_h * place.price_usd_h, left_h)
+
+
+def price_cap(offers: Sequence[tuple[Decimal, MoveSaving | None]]) -> Decimal | None:
+    """Return the highest price at or below which every offer saves something; None where the cheapest one doesn't.
+
+    `offers` has the price of each and what a move there saves; None for one that the run would be over before.
+    """
+    cap = None
+    for price_usd_h, comparison in sorted(offers, key=lambda offer: offer[0]):
+        if comparison is None or comparison.saves_usd <= 0:
+            break
+        cap = price_usd_h
+    return cap
+
+
+def nothing_cheaper(session: str, here_usd_h: Decimal, offers: Sequence[tuple[Decimal, MoveSaving | None]]) -> str:
+    """Say that nothing is cheaper, and why; `session` is its short id."""
+    answer = f"Nothing is cheaper for session {session}."
+    if not offers:
+        return f"{answer} No offer with the same GPUs costs less than {rate(here_usd_h)}."
+    compared = [comparison for _, comparison in offers if comparison is not None]
+    if not compared:
+        return f"{answer} It would be over before it could move."
+    best = max(compared, key=lambda comparison: comparison.saves_usd)
+    return (
+        f"{answer} For the {about_hours(best.left_h)} that are left, and with the move itself, the best offer would "
+        f"cost about {usd(-best.saves_usd)} more."
+    )
 
 
 def billed_h(hours: Decimal, rule: BillingRule) -> Decimal:

@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from bot.rules.nodes.idleness import QuietSince, all_quiet_since, idle_said, quiet_after
-from bot.rules.nodes.machine_report import MachineReport, QueueCounts, activity_words, startup_changed
+from bot.rules.nodes.machine_report import RUN, MachineReport, QueueCounts, activity_words, startup_changed
 from bot.rules.nodes.queue_results import ReportedResult, taken_after
 from bot.rules.nodes.steady_rate import with_rate
 from bot.rules.policy.policy import Policy
@@ -101,6 +101,8 @@ class NodeStatus:
     #: The step and the time from which the job's speed is calculated.
     step_from: int | None = None
     step_from_at: datetime | None = None
+    #: The lowest step that it reported since the start-up started its command; None before that.
+    lowest_step: int | None = None
     tokens_per_s: Decimal | None = None
     checkpoint_step: int | None = None
     checkpoint_at: datetime | None = None
@@ -147,6 +149,7 @@ def after_checkin(before: NodeStatus, report: Report, policy: Policy, now: datet
         target_step=report.target_step,
         step_from=report.step if again else before.step_from,
         step_from_at=now if again else before.step_from_at,
+        lowest_step=_lowest_step(before.lowest_step, report.step, machine),
         tokens_per_s=report.tokens_per_s,
         checkpoint_step=report.checkpoint_step,
         checkpoint_at=min(report.checkpoint_at, now) if report.checkpoint_at else None,
@@ -162,6 +165,13 @@ def after_checkin(before: NodeStatus, report: Report, policy: Policy, now: datet
         ),
         quiet_since=quiet_after(before.quiet_since, machine, policy, now),
     )
+
+
+def _lowest_step(before: int | None, step: int | None, machine: MachineReport | None) -> int | None:
+    """Return the lowest step of a command that the start-up has started."""
+    if step is None or machine is None or not machine.is_done(RUN):
+        return before
+    return step if before is None else min(before, step)
 
 
 def shows_progress(before: NodeStatus, after: NodeStatus) -> bool:

@@ -8,14 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from bot.rules.nodes.checkins import NodeStatus, Work
-from bot.rules.nodes.machine_report import QueueCounts, StartupStep, StepOutcome
+from bot.rules.nodes.machine_report import RUN, QueueCounts, StartupStep, StepOutcome
 from ledger.kernel.end_reason import WENT_WELL, WENT_WRONG, EndReason
 from ledger.kernel.job import JobRequest
 from ledger.kernel.job_state import JOB_OVER, JobState
 from ledger.kernel.states import SessionState
 
-#: The step of the start-up that starts the job.
-RUN = "run"
 #: What an agent says of its job → the job's state. A paused one keeps its place, and continues later.
 _OF_WORK = {
     Work.QUEUED: JobState.QUEUED,

@@ -10,13 +10,16 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from bot.rules.nodes.model_server import SERVE
 from bot.rules.nodes.mount_steps import FILES
 from bot.rules.nodes.stack_scripts import DRIVER, PYTHON_PACKAGES
 from bot.rules.stacks.stack import STACKS
 from bot.rules.values.phrases import plural, seconds_in_words
+
+#: The step of the start-up that starts the job.
+RUN: Final = "run"
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ while :; do
 done
 echo "The save came: $(date -u)"
 printf '%s' "$from" >"$STARTUP_FOLDER/resume_from"
+sed -n 's/^resume_step=//p' "$asks" 2>/dev/null | head -n 1 >"$STARTUP_FOLDER/resume_step"
 mkdir -p "$STARTUP_FOLDER/resume"
 command -v python3 >/dev/null 2>&1 || {{ echo "There is no python3, so the job fetches the save."; exit {left_out}; }}
 RESUME_FROM=$from python3 - <<'PROGRAM' || exit
@@ -33,6 +34,8 @@ try:
         name, _, path = path.partition("/")
         only = [path, path + "/*"] if path else None
         huggingface_hub.snapshot_download(root + "/" + name, allow_patterns=only, local_dir=folder)
+        hidden = os.path.join(folder, ".cache")
+        fetched = sum(len(files) for at, _, files in os.walk(folder) if not at.startswith(hidden))
     elif scheme in ("s3", "gs"):
         import boto3, botocore, botocore.config, hashlib
         options, key = {{}}, os.environ.get("GS_ACCESS_KEY_ID")
@@ -42,7 +45,7 @@ try:
             options["aws_secret_access_key"] = os.environ.get("GS_SECRET_ACCESS_KEY")
             style = {{}} if key else {{"signature_version": botocore.UNSIGNED}}
             options["config"] = botocore.config.Config(s3={{"addressing_style": "path"}}, **style)
-        bucket = boto3.resource("s3", **options).Bucket(root)
+        bucket, fetched = boto3.resource("s3", **options).Bucket(root), 0
         for one in bucket.objects.filter(Prefix=path):
             if one.key == path or one.key.startswith(path.rstrip("/") + "/"):
                 to = os.path.join(folder, one.key)
@@ -59,8 +62,16 @@ try:
                     said = said == own.hexdigest()
                 if os.path.getsize(to) != one.size or not said:
                     sys.exit(one.key + " differs from its store in size or hash.")
+                fetched += 1
     else:
-        urllib.request.urlretrieve(place, os.path.join(folder, path.partition("?")[0].rpartition("/")[2] or "save"))
+        to = os.path.join(folder, path.partition("?")[0].rpartition("/")[2] or "save")
+        _, said = urllib.request.urlretrieve(place, to)  # It compares the size, where the server says one.
+        if said.get("Content-Length") is None:
+            print("The server doesn't say how large the save is, so the job fetches it.")
+            sys.exit({left_out})
+        fetched = 1
+    if not fetched:
+        sys.exit("There is no file at " + root + "/" + path + ".")
 except Exception as error:
     if isinstance(error, ImportError):
         print("This machine has no client for the store (" + str(error) + "), so the job fetches the save.")
@@ -81,6 +92,8 @@ echo "It may start."
 READS_RESUME: Final = """\
 RESUME_FROM=$(cat "$STARTUP_FOLDER/resume_from") || exit
 export RESUME_FROM
+RESUME_STEP=$(cat "$STARTUP_FOLDER/resume_step" 2>/dev/null)
+[ -z "$RESUME_STEP" ] || export RESUME_STEP
 [ ! -e "$STARTUP_FOLDER/resume/.complete" ] || export RESUME_DIR="$STARTUP_FOLDER/resume"
 """
 

@@ -158,6 +158,10 @@ class ReplyCode(Vocabulary):
     ALREADY_ENDING = "already_ending", "The session is ending or has ended."
     CANNOT_EXTEND = "cannot_extend", "A batch run ends by its timeout and cannot be extended."
     CANNOT_MIGRATE = "cannot_migrate", "The run of this session can't be moved. The sentence says why."
+    NOTHING_CHEAPER = (
+        "nothing_cheaper",
+        "No offer lets this run finish cheaper. Nothing was requested.",
+    )
     MIGRATING = "migrating", "The run of this session is being moved, so this has to wait."
     OUTSIDE = "outside", "That is more than was approved. Request an extension."
     NO_SESSION = "no_session", "The request has no session."

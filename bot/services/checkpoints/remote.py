@@ -11,6 +11,7 @@ from bot.rules.checkpoints.stores import may_be_public, not_listed, not_public
 from bot.rules.checkpoints.verification import Newest, Reported, StoreLocation
 from bot.rules.values.phrases import Verdict, deny
 from bot.rules.values.reply_code import ReplyCode
+from bot.services.checkpoints.target_places import newest_counted
 from bot.services.runtime.context import Context
 from bot.services.runtime.ports import CheckpointStores
 
@@ -44,7 +45,7 @@ async def look_at(
 ) -> RemoteLook:
     """Read the newest file at a place that may be read, and judge it against what an agent reported."""
     try:
-        found = await stores.newest(where.scheme, where.root, where.path)
+        found = await newest_counted(ctx, stores, where)
     except StoreUnreachable as error:
         return RemoteLook(deny(ReplyCode.UNREACHABLE, f"Its checkpoints can't be read: {error}."), where)
     newest = Newest(found.path, found.size, found.at, found.digest) if found else None

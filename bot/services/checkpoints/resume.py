@@ -17,6 +17,7 @@ from bot.rules.checkpoints import verification
 from bot.rules.checkpoints.resume import LostWork, VerifiedCheckpoint
 from bot.rules.checkpoints.stores import not_listed
 from bot.rules.checkpoints.verification import Newest
+from bot.services.checkpoints.target_places import counted_files
 from bot.services.notifications.paging import alone
 from bot.services.people import direct_messages
 from bot.services.runtime.context import Context
@@ -53,7 +54,7 @@ async def last_verified_checkpoint(ctx: Context, location: str | None, now: date
         return FoundCheckpoint(why="GPU Shopper can't read its checkpoints")
     if not_listed(location, ctx.policy.checkpoint_places) is not None:
         return FoundCheckpoint(why="The policy doesn't list the place of its checkpoints")
-    stored = await ctx.checkpoints.files(where.scheme, where.root, where.path)
+    stored = await counted_files(ctx, ctx.checkpoints, where)
     found = rules.last_verified([Newest(one.path, one.size, one.at, one.digest) for one in stored], now)
     if found is None:
         return FoundCheckpoint(why="No checkpoint is complete" if stored else "There is no checkpoint yet")

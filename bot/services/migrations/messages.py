@@ -5,11 +5,14 @@ from __future__ import annotations
 from datetime import datetime
 
 from bot.rules.migrations.text import progress_line
+from bot.rules.nodes.checkins import NodeStatus
+from bot.rules.values.command_text import cli_command
+from bot.services.migrations.movable import SILENT
 from bot.services.people import direct_messages
 from bot.services.runtime.context import Context
-from ledger.core import Tx
+from ledger.core import Tx, announce_once
 from ledger.kernel.ids import short_id
-from ledger.kernel.states import LIVE_SESSION, RequestState, SessionState
+from ledger.kernel.states import LIVE_SESSION, NotificationKind, RequestState, SessionState
 from ledger.kernel.steps.migration_step import TARGET_MAY_RUN, MigrationStep
 from ledger.models import Migration, Request, Session
 
@@ -37,6 +40,23 @@ async def notify(
     if text:
         subject = f"{source.id}/{moved.id}/{moved.step}"
         await direct_messages.notify_owner(tx, ctx.policy, now, source, subject=subject, text=text)
+
+
+async def notify_waiting(
+    ctx: Context, tx: Tx, moved: Migration, source: Session, agent: NodeStatus | None, now: datetime
+) -> None:
+    """Notify the owner once that a move waits for a machine that doesn't report, and that both are paid meanwhile."""
+    if source.state is not SessionState.RUNNING or agent is None or agent.at is None or now - agent.at < SILENT:
+        return
+    here, there = source.short_id, short_id(moved.request_id)
+    text = (
+        f"Session {here} has not reported since {agent.at:%H:%M} UTC, so its move to {there} waits. "
+        f"{there} is kept, and you pay for both. If {here} is lost, {there} continues from its last verified save. "
+        f"To stop the move: {cli_command(f'terminate {there}')}."
+    )
+    for to in await direct_messages.places(tx, ctx.policy, source):
+        subject = f"{source.id}/{moved.id}/waits"
+        await announce_once(tx, now, NotificationKind.REPLY, subject, destination=to, body={"text": text})
 
 
 async def _text(

@@ -7,15 +7,16 @@ and an end is ordered again until it is under way. So a process that dies at any
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from bot.rules.checkpoints import verification as checkpoint_rules
 from bot.rules.checkpoints.verification import Newest, Reported
 from bot.rules.migrations import steps as rules
+from bot.rules.migrations.machines import SILENT, Machine, SourceIs
 from bot.rules.migrations.resume import resume_place
-from bot.rules.migrations.steps import Facts, Machine, NextStep
+from bot.rules.migrations.steps import Facts, NextStep
 from bot.rules.nodes.checkins import NodeStatus, Work
 from bot.services.checkpoints.remote import look
 from bot.services.grants import reopen
@@ -36,6 +37,7 @@ from ledger.models import Instance, Migration, Request, Session
 from ledger.queries.lookups import instances_of_session, session_of
 from ledger.queries.nodes import node_of
 from ledger.queries.runs.migrations import due_migrations
+from providers.contract import InstanceStatus
 
 BATCH = 16
 #: Between two looks at one migration, and how long one look may take before another process takes it over.
@@ -82,11 +84,11 @@ async def _one(ctx: Context, migration_id: str) -> int:
         was_due_at = before.due_at or now
         if not await take_look(tx, migration_id, now, now + LEASE):
             return 0
-    rows = await _read(ctx, migration_id)
-    if await _carry_out(ctx, rows, now):
-        rows = await _read(ctx, migration_id)
     away = now - was_due_at if now - was_due_at > AWAY else timedelta()
-    found = rules.next_step(await _facts(ctx, rows, away, now), now)
+    rows = await _read(ctx, migration_id)
+    if await _carry_out(ctx, rows, _facts(rows, away, now), now):
+        rows = await _read(ctx, migration_id)
+    found = rules.next_step(await _with_store(ctx, rows, _facts(rows, away, now), now), now)
     try:
         async with ctx.db.write() as tx:
             return await _store(ctx, tx, rows, found, now)
@@ -111,17 +113,17 @@ async def _machine(tx: Tx, session: Session | None) -> tuple[Instance | None, No
     return (rows[-1] if rows else None), (node_status(node) if node is not None else None)
 
 
-async def _carry_out(ctx: Context, rows: _Rows, now: datetime) -> bool:
+async def _carry_out(ctx: Context, rows: _Rows, facts: Facts, now: datetime) -> bool:
     """Order what the current step needs and is not ordered yet. True when something was."""
     migration, target = rows.migration, rows.target
-    if migration.step is MigrationStep.ADVANCED and rows.source.state in ENDABLE_SESSION:
+    if rules.ends_source(facts):
         said = "Its run moved to another machine and is past its last save there."
         return await _end(ctx, rows.source.id, EndReason.MIGRATED, said, now)
     if migration.step is not MigrationStep.ENDING:
         return False
     if target is not None:
         said = f"The move to it failed. {migration.note}"
-        ends = target.state in ENDABLE_SESSION
+        ends = target.state in ENDABLE_SESSION and rules.ends_target(facts)
         return ends and await _end(ctx, target.id, EndReason.MIGRATION_FAILED, said, now)
     if rows.request.state not in UNDECIDED:
         return False
@@ -145,48 +147,59 @@ async def _end(ctx: Context, session_id: str, code: EndReason, sentence: str, no
     return True
 
 
-async def _facts(ctx: Context, rows: _Rows, away: timedelta, now: datetime) -> Facts:
+def _facts(rows: _Rows, away: timedelta, now: datetime) -> Facts:
+    """Return what the ledger knows of a migration."""
     migration = rows.migration
-    source = _as_machine(rows.source, rows.source_row, rows.source_agent)
+    source = _as_machine(rows.source, rows.source_row, rows.source_agent, now)
     if migration.step is MigrationStep.READY and source.agent is not None:
         # What it reported before it was asked to pause says nothing about that.
         at = source.agent.at
-        fresh = at is not None and at > migration.step_at
-        source = source if fresh else _as_machine(rows.source, rows.source_row, None)
-    target = _as_machine(rows.target, rows.target_row, rows.target_agent) if rows.target is not None else None
-    newest, problem = None, ""
-    if rules.looks_at_store(migration.step, source):
-        agent = source.agent
-        reported = Reported(now, agent.checkpoint_step, agent.checkpoint_at) if agent is not None else Reported()
-        found = await look(ctx, rows.request.job.checkpoint, reported, now)
-        newest, problem = found.newest, found.problem
-        if newest is not None and newest.at < migration.saved_at and source.is_over:
-            newest = None  # What was verified before is newer.
+        source = source if at is not None and at > migration.step_at else replace(source, agent=None)
+    target = _as_machine(rows.target, rows.target_row, rows.target_agent, now) if rows.target is not None else None
+    step_at = migration.step_at + away
     return Facts(
         migration.step,
-        migration.step_at + away,
+        step_at,
         migration.saved_step,
         rows.request.state,
         rows.request.outcome,
         source,
         target,
-        newest,
-        problem,
+        clock_from=migration.clock_from,
     )
 
 
-def _as_machine(session: Session, row: Instance | None, agent: NodeStatus | None) -> Machine:
+async def _with_store(ctx: Context, rows: _Rows, facts: Facts, now: datetime) -> Facts:
+    """Add the newest checkpoint at the store, where the next decision needs it."""
+    if not rules.looks_at_store(facts):
+        return facts
+    agent = facts.source.agent
+    reported = Reported(now, agent.checkpoint_step, agent.checkpoint_at) if agent is not None else Reported()
+    checked = await look(ctx, rows.request.job.checkpoint, reported, now)
+    newest = checked.newest
+    if newest is not None and newest.at < rows.migration.saved_at and facts.source_is is SourceIs.LOST:
+        newest = None  # What was verified before is newer.
+    return replace(facts, remote=newest, remote_problem=checked.problem)
+
+
+def _as_machine(session: Session, row: Instance | None, agent: NodeStatus | None, now: datetime) -> Machine:
     is_live = row is not None and row.state is InstanceState.LIVE
     is_ready = is_live and row is not None and row.reachable_at is not None and session.ready_at is not None
-    return Machine(session.state, session.end_code, is_live, is_ready, agent)
+    is_silent = agent is None or agent.at is None or now - agent.at > SILENT
+    is_still = row is not None and row.status == InstanceStatus.STOPPED
+    return Machine(session.state, session.end_code, is_live, is_ready, agent, is_silent, is_still)
 
 
 async def _store(ctx: Context, tx: Tx, rows: _Rows, found: NextStep, now: datetime) -> int:
     """Store the decision with what people read about it; 1 when it is another step."""
     migration = rows.migration
     if found.to is None:
-        if await note_look(tx, migration, found.why or migration.note, now + timedelta(seconds=LOOK_S)):
+        clock_from, due_at = now if found.stops_clock else None, now + timedelta(seconds=LOOK_S)
+        if await note_look(tx, migration, found.why or migration.note, due_at, clock_from):
             await _show(tx, rows, now)
+        if found.stops_clock:
+            await messages.notify_waiting(ctx, tx, migration, rows.source, rows.source_agent, now)
+            ctx.hints.outbox.set()
         return 0
     values: dict[str, Any] = _saved(rows, found.save) if found.save is not None else {}
     if found.to is MigrationStep.PRESENT:

@@ -7,23 +7,17 @@ gets one message for all of them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Final
 
-from bot.outbound.checkpoint_stores import StoreUnreachable
-from bot.rules.checkpoints.verification import Newest, Reported, judge
 from bot.rules.instances.gpu_check import AVOIDED_FOR, FAILED_DELIVERY
-from bot.rules.market.affordability import cannot_pay
-from bot.rules.market.ranking import RankedOption, rank
-from bot.rules.market.traffic import GB_H_PER_MBPS
-from bot.rules.migrations.saving import MovableRun, MoveSaving, NewPlace, saving, suggestion
-from bot.rules.nodes.checkins import NodeStatus, progress
+from bot.rules.market.ranking import RankedOption
+from bot.rules.migrations.saving import MovableRun, MoveSaving, saving, suggestion
 from bot.rules.values.phrases import place_name
-from bot.services.checkpoints.resume import last_verified_checkpoint
-from bot.services.migrations.movable import CHEAPER, LEAST_H, agent_of, target_job, why_not
+from bot.services.migrations.cheaper import ends_at_of, options_of, place_of, saved_of
+from bot.services.migrations.movable import LEAST_H, agent_of, why_not
 from bot.services.notifications.paging import alone
 from bot.services.people import direct_messages
 from bot.services.runtime import recovery_mode
@@ -33,18 +27,15 @@ from ledger.core import announce, lock_family, lock_requester, record
 from ledger.kernel.actor import SYSTEM
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.states import NotificationKind, SessionState
-from ledger.models import Instance, Session
+from ledger.models import Session
 from ledger.queries.lookups import failed_machines
 from ledger.queries.runs.migrations import notified_since, open_migration_of, sessions_to_move
 from ledger.queries.views import SessionView, views_of_sessions
-from providers.capabilities import BillingStart
-from providers.contract import Offer
 
 #: How often cheaper offers are searched, how many runs one search compares, and when a person may be notified again.
 LOOK_S: Final = 3600.0
 MOST: Final = 200
 AGAIN: Final = timedelta(hours=24)
-_GB: Final = 10**9
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,73 +86,18 @@ async def _cheaper(
     now, agent, row = ctx.clock.now(), agent_of(view), view.instance
     if agent is None or row is None or view.session.deadline is None or ctx.policy.suggest_move_usd is None:
         return None
-    option = await _chosen(ctx, view, row, avoided, now)
+    option = next(iter(await options_of(ctx, view, row, avoided, now, top=1)), None)
     if option is None:
         return None
-    place = _place(ctx, option, agent)
-    forecast = progress(agent, row.price_usd_h, now)
-    ends_at = min(forecast.eta, view.session.deadline) if forecast is not None else view.session.deadline
+    place, ends_at = place_of(ctx, option, agent), ends_at_of(agent, row, view.session.deadline, now)
     least = (ctx.policy.suggest_move_usd, ctx.policy.suggest_move_percent)
     # With a save of no size that is as new as can be, it is as cheap as it could become.
     at_best = saving(MovableRun(row.price_usd_h, ends_at, now, Decimal(0)), place, now)
     if at_best is None or not at_best.is_worthwhile(*least):
         return None
-    saved = await _saved(ctx, view, agent, now)
+    saved = await saved_of(ctx, view, agent, now)
     found = saving(MovableRun(row.price_usd_h, ends_at, *saved), place, now) if saved is not None else None
     return Suggested(view, to, option, found) if found is not None and found.is_worthwhile(*least) else None
-
-
-async def _chosen(
-    ctx: Context, view: SessionView, row: Instance, avoided: set[tuple[str, str]], now: datetime
-) -> RankedOption | None:
-    """Return the first option of the quote that `cheaper` would get now. Runs share what the clouds answered."""
-    job = target_job(view, CHEAPER, None, now)
-    market = await ctx.catalog.market(job, job.disk_gb, policy=ctx.policy, to_buy=True)
-
-    def counts(offer: Offer) -> bool:
-        is_own = offer.machine_id is not None and offer.machine_id == row.machine_id
-        is_avoided = (offer.cloud, offer.machine_id) in avoided
-        return not is_own and not is_avoided and not cannot_pay(offer, market.balances.get(offer.cloud))
-
-    own = await ctx.catalog.own_history()
-    offers = [one for one in market.offers if counts(one)]
-    options: Sequence[RankedOption] = rank(
-        offers, job, ctx.policy, ctx.catalog.capabilities, top=1, to_run=True, own=own
-    ).options
-    return options[0] if options else None
-
-
-def _place(ctx: Context, option: RankedOption, agent: NodeStatus) -> NewPlace:
-    """Describe the machine of an option. Its start-up takes as long as that of the run's own machine took."""
-    offer, able = option.offer, ctx.providers[option.offer.cloud].capabilities
-    steps = agent.machine.steps if agent.machine is not None else ()
-    mbps = offer.download_mbps
-    unsaid_gb_h = ctx.policy.checkpoint_write_gb_s * 3600
-    return NewPlace(
-        offer.price_usd_h or Decimal(0),
-        Decimal(able.boot_expected_s) / 3600,
-        able.billing.starts is BillingStart.CREATE,
-        Decimal(sum(one.seconds for one in steps)) / 3600,
-        mbps * GB_H_PER_MBPS if mbps is not None and mbps > 0 else unsaid_gb_h,
-        able.billing,
-        max(offer.ingress_usd_gb, Decimal(0)),
-        sum((one.expected_usd for one in option.estimate.components if one.name == "interruptions"), Decimal(0)),
-    )
-
-
-async def _saved(ctx: Context, view: SessionView, agent: NodeStatus, now: datetime) -> tuple[datetime, Decimal] | None:
-    """Return when the last verified checkpoint was saved, and its GB; None where a move would be refused."""
-    try:
-        found = (await last_verified_checkpoint(ctx, view.request.job.checkpoint, now)).verified
-    except StoreUnreachable:
-        return None
-    if found is None:
-        return None
-    one = found.checkpoint
-    reported = Reported(step=agent.checkpoint_step, at=agent.checkpoint_at)
-    if not judge(Newest(one.path, one.size, one.at), reported, ctx.policy.checkpoint_max_age_s, now).allowed:
-        return None
-    return one.at, Decimal(one.size) / _GB
 
 
 async def _notify(ctx: Context, found: Suggested, now: datetime) -> int:

@@ -7,11 +7,12 @@ from datetime import datetime
 
 from bot.rules.approvals.decision import DeciderFacts
 from bot.rules.checkpoints.verification import Reported
-from bot.rules.migrations.resume import resume_place
+from bot.rules.migrations.resume import own_place, resume_place
 from bot.rules.values.reply_code import ReplyCode
 from bot.rules.values.state_text import state_words
 from bot.services.access import authorization
 from bot.services.checkpoints.remote import RemoteLook, look
+from bot.services.migrations.cheaper import cheaper_price
 from bot.services.migrations.movable import CHEAPER, agent_of, target_job, why_not
 from bot.services.requests import submit
 from bot.services.runtime.commands import Provision, Reply, refuse
@@ -65,17 +66,23 @@ async def migrate(ctx: Context, command: Migrate) -> Reply:
                 return replace(refused, data={"session_id": session.id})
     except LookupError as error:
         return refuse(ReplyCode.UNKNOWN_ID, f"{error}.")
-    job, agent = view.request.job, agent_of(view)
+    agent = agent_of(view)
     if agent is None or view.instance is None:
         return _cannot(session, "no agent reports from it")
     reported = Reported(step=agent.checkpoint_step, at=agent.checkpoint_at)
-    found = await look(ctx, job.checkpoint, reported, now)
+    found = await look(ctx, view.request.job.checkpoint, reported, now)
     if found.problem:
         said = f"Session {session.short_id} can't be moved without a verified checkpoint. {found.problem}"
         return refuse(found.verdict.code, said, {"session_id": session.id})
     step = found.newest.step if found.newest is not None else None
     at_step = step if step is not None else agent.checkpoint_step
-    asks = Provision(command.key, command.decider.actor, session.channel, target_job(view, command.to, at_step, now))
+    job = target_job(view, command.to, at_step, now)
+    if command.to == CHEAPER:
+        cheaper = await cheaper_price(ctx, view, now)
+        if cheaper.max_price_usd_h is None:
+            return refuse(ReplyCode.NOTHING_CHEAPER, cheaper.why, {"session_id": session.id})
+        job = cheaper.narrows(job)
+    asks = Provision(command.key, command.decider.actor, session.channel, job)
 
     async def store(tx: Tx, request_id: str) -> None:
         await _store(tx, view, request_id, found, command, now)
@@ -144,6 +151,7 @@ async def _store(
         saved_bytes=newest.size,
         saved_at=newest.at,
         note=found.verdict.sentence,
+        target_place=own_place(location, short_id(request_id)),
     )
     tx.add(migration)
     await tx.flush()

@@ -15,6 +15,7 @@ from typing import Any
 
 from bot.rules.instances.power import PowerAction
 from bot.rules.migrations.asks import FAST_S, MovedFrom, MovedTo, as_source, as_target
+from bot.rules.migrations.machines import began_below
 from bot.rules.nodes import checkins as rules
 from bot.rules.nodes.checkins import NodeInstruction, NodeStatus, Report, Work
 from bot.rules.nodes.host_keys import KeyMatch, compare
@@ -215,7 +216,7 @@ class Checkins:
             changes.is_told = True
             await node_api.notify_changed_certificate(tx, self._ctx.policy, key, known, api.api, now)
         token = shown.next_token if judged.verdict is TokenVerdict.EXCHANGED else ""
-        answer = self._answer(stands, report.seq, api.problem, token, now)
+        answer = self._answer(stands, status, report.seq, api.problem, token, now)
         answer = replace(answer, results_taken=status.results_taken)
         if report.wants_startup:
             answer = replace(answer, startup=changes.plans.get(key))
@@ -233,14 +234,16 @@ class Checkins:
         elif judged.verdict is TokenVerdict.EXCHANGED:
             token_exchange.note_exchange(tx, shown.instance_id, before.checkin is not None, now)
 
-    def _answer(self, stands: NodeContext, seq: int, problem: str, token: str, now: datetime) -> CheckinReply:
+    def _answer(
+        self, stands: NodeContext, status: NodeStatus, seq: int, problem: str, token: str, now: datetime
+    ) -> CheckinReply:
         node = stands.node
         # By a clock that no cloud has confirmed the machine could end itself too early, so it keeps the end it knows.
         until = stands.approved_until if approved_now(self._ctx.clock) is not None else None
         message, signature = enrollment.signed(self._ctx.labels, node.instance_id, seq, until, now, node.api_token_hash)
         ends_at = min((one for one in (stands.deadline, stands.early_end_at) if one), default=None)
         asked = rules.instruction(stands.session_state, stands.wanted, ends_at, now, stands.node.wanted)
-        asks, moving = _asks(stands, asked)
+        asks, moving = _asks(stands, status, asked)
         api = api_identity(self._ctx.labels, node.instance_id) if token else None
         # A machine that shares a queue gets its next commands with the answers.
         next_s = FAST_S if moving or stands.dealt_commands else rules.INTERVAL_S
@@ -256,13 +259,13 @@ def _with_commands(taken: Taken, shown: Presented, dealt: Mapping[str, queue_dea
     return replace(taken, commands=dealt[shown.instance_id])
 
 
-def _asks(stands: NodeContext, normal: Sequence[NodeInstruction]) -> tuple[tuple[str, ...], bool]:
+def _asks(stands: NodeContext, status: NodeStatus, normal: Sequence[NodeInstruction]) -> tuple[tuple[str, ...], bool]:
     """Return what an agent is asked, and whether its run is being moved, so that it reports more often."""
     away, here = stands.moved_from, stands.moved_to
-    if here is not None and here not in OVER:
-        return as_target(normal, MovedTo(here, stands.resume_from or "")), True
-    if here is MigrationStep.FAILED and away is None:
-        return as_target(normal, MovedTo(here, "")), False
+    if here is not None and (here not in OVER or (here is MigrationStep.FAILED and away is None)):
+        below = began_below(status, stands.saved_step)
+        moved_to = MovedTo(here, stands.resume_from or "", stands.saved_step, below)
+        return as_target(normal, moved_to), here not in OVER
     moved = MovedFrom(away, stands.moved_started_at is not None) if away is not None else None
     return as_source(normal, moved), away is not None and away is not MigrationStep.CHECKED
 
@@ -293,6 +296,7 @@ def node_status(node: Node | Agent) -> NodeStatus:
         target_step=said.get("target_step"),
         step_from=said.get("step_from"),
         step_from_at=at("step_from_at"),
+        lowest_step=said.get("lowest_step"),
         tokens_per_s=Decimal(said["tokens_per_s"]) if said.get("tokens_per_s") else None,
         checkpoint_step=said.get("checkpoint_step"),
         checkpoint_at=at("checkpoint_at"),
@@ -338,6 +342,7 @@ def columns(found: NodeStatus) -> dict[str, Any]:
         "target_step": found.target_step,
         "step_from": found.step_from,
         "step_from_at": found.step_from_at.isoformat() if found.step_from_at else None,
+        "lowest_step": found.lowest_step,
         "tokens_per_s": str(found.tokens_per_s) if found.tokens_per_s is not None else None,
         "checkpoint_step": found.checkpoint_step,
         "checkpoint_at": found.checkpoint_at.isoformat() if found.checkpoint_at else None,

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from bot.rules.migrations.resume import resume_of
+from bot.rules.migrations.resume import has_folders, resume_of, resume_variables
 from bot.rules.nodes.checkins import NodeStatus
 from bot.rules.nodes.machine_logs import shown
 from bot.rules.nodes.machine_report import MachineReport
@@ -45,8 +45,9 @@ async def plans(tx: Tx, instance_ids: Collection[str]) -> dict[str, dict[str, An
         job, places = one.job, _places(instance_id, one, sets.get(one.session_id, ()))
         if points.get(instance_id, STARTS_ANEW) is None or places is None:
             continue  # Its checkpoint, or a machine of its set, is being waited for, so its agent asks again.
-        moved = resume_of(one.step, one.saved_from or "")
-        resume = {**(moved.variables if moved else {}), **_resume_variables(points.get(instance_id))}
+        moved = resume_of(one.step, one.saved_from or "", one.saved_step)
+        # A machine that replaces the target continues from a newer checkpoint, or from one without a step in its path.
+        resume = _resume_variables(points.get(instance_id)) or (moved.variables if moved else {})
         before = earlier.get(instance_id, NO_RESULTS)
         queue = PlannedQueue.of(job.queue, one.gpus, before.numbers, before.failed) if job.queue else None
         if queue is not None and one.nodes > 1:
@@ -58,13 +59,22 @@ async def plans(tx: Tx, instance_ids: Collection[str]) -> dict[str, dict[str, An
 
 def _places(instance_id: str, one: StartupJob, together: Sequence[SetMember]) -> Mapping[str, str] | None:
     """Return the variables of a machine's places, with those of its set; None until its whole set is ready."""
-    places = model.load(one.cloud).overrides.environment
+    places = {**model.load(one.cloud).overrides.environment, **_saves_to(one)}
     if not _is_set(one):
         return places
     rank = next((machine.rank for machine in together if machine.instance_id == instance_id), None)
     if rank is None or len(together) != one.nodes:
         return None
     return {**places, **set_environment(rank, [machine.host for machine in together])}
+
+
+def _saves_to(one: StartupJob) -> Mapping[str, str]:
+    """Return the variable that says where a job saves: the target of a move has a place of its own.
+
+    The URL of a single file is left out, because its query part may be a signature.
+    """
+    location = one.own_place or one.job.checkpoint
+    return {"CHECKPOINT": location} if location is not None and has_folders(location) else {}
 
 
 def _is_set(one: StartupJob) -> bool:
@@ -74,10 +84,9 @@ def _is_set(one: StartupJob) -> bool:
 
 def _resume_variables(point: ResumePoint | None) -> dict[str, str]:
     """Return what a job reads to continue: where its checkpoint lies, and its step where the path has one."""
-    if point is None or not point.path:
+    if point is None:
         return {}
-    step = {"RESUME_STEP": str(point.step)} if point.step is not None else {}
-    return {"RESUME_FROM": point.path, **step}
+    return resume_variables(point.path, point.step)
 
 
 async def show_progress(tx: Tx, instance_id: str, now: datetime) -> None:

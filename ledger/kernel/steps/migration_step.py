@@ -14,12 +14,12 @@ class MigrationStep(Vocabulary):
     PROVISIONED = "provisioned", "the new machine is approved and created"
     READY = "ready", "the new machine is ready"
     VERIFIED = "verified", "the run has saved and paused, and that save is verified at its store"
-    PRESENT = "present", "the save is on the new machine"
+    PRESENT = "present", "the run may start on the new machine"
     STARTED = "started", "the run has started on the new machine"
     ADVANCED = "advanced", "the run is past its save"
     DESTROYED = "destroyed", "the old machine is gone"
     DONE = "done", "the move is recorded"
-    #: The target was ordered to end; the source resumes at once, or when a target that may have started is gone.
+    #: The target is to be ended; the source resumes at once, or when a target that may have started is gone.
     ENDING = "ending", "the new machine is being ended"
     FAILED = "failed", "the move failed"
 
@@ -33,7 +33,9 @@ TARGET_MAY_RUN = frozenset({_M.PRESENT, _M.STARTED, _M.ADVANCED, _M.DESTROYED})
 #: In these a lost source gets no replacement: the target takes over.
 TAKES_OVER = frozenset({_M.PROVISIONED, _M.READY, _M.VERIFIED}) | TARGET_MAY_RUN
 
-#: Step → what may follow it. A source that is lost lets the target start from the save that was verified last.
+#: Step → what may follow it. A source that is lost lets the target start from the save that was verified last, even
+#: after the move failed: until its end is ordered, the target is all that is left of the run. A target that is lost
+#: before the source's end is ordered leaves the run to the source.
 FOLLOWS: Mapping[MigrationStep, frozenset[MigrationStep]] = {
     _M.CHECKED: frozenset({_M.PROVISIONED, _M.ENDING}),
     _M.PROVISIONED: frozenset({_M.READY, _M.PRESENT, _M.ENDING}),
@@ -41,9 +43,9 @@ FOLLOWS: Mapping[MigrationStep, frozenset[MigrationStep]] = {
     _M.VERIFIED: frozenset({_M.PRESENT, _M.ENDING}),
     _M.PRESENT: frozenset({_M.STARTED, _M.ENDING, _M.FAILED}),
     _M.STARTED: frozenset({_M.ADVANCED, _M.ENDING, _M.FAILED}),
-    _M.ADVANCED: frozenset({_M.DESTROYED}),
+    _M.ADVANCED: frozenset({_M.DESTROYED, _M.ENDING}),
     _M.DESTROYED: frozenset({_M.DONE}),
     _M.DONE: frozenset(),
-    _M.ENDING: frozenset({_M.FAILED}),
+    _M.ENDING: frozenset({_M.FAILED, _M.PRESENT}),
     _M.FAILED: frozenset(),
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from datetime import datetime
+from typing import Any, NamedTuple
 
 from sqlalchemy import or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -13,7 +14,7 @@ from ledger.kernel.ids import first_id
 from ledger.kernel.job import VOLUME
 from ledger.kernel.states import SessionState
 from ledger.kernel.steps.migration_step import OVER, TAKES_OVER, MigrationStep
-from ledger.models import Event, Migration, Session
+from ledger.models import Event, Migration, Node, Session
 
 
 async def due_migrations(tx: AsyncSession, now: datetime, limit: int) -> list[str]:
@@ -50,6 +51,37 @@ async def is_taken_over(tx: AsyncSession, session_id: str) -> bool:
     ends = (Migration.step == MigrationStep.ENDING) & Migration.started_at.is_not(None)
     mine = (Migration.source_session_id == session_id, or_(Migration.step.in_(TAKES_OVER), ends))
     return await tx.scalar(select(Migration.id).where(*mine).limit(1)) is not None
+
+
+class StoredTargetPlace(NamedTuple):
+    """Name where the target of a move saves, how far that move is, and what the target's machines reported last."""
+
+    place: str
+    step: MigrationStep
+    saved_step: int | None
+    #: From when until when the target may have worked.
+    started_at: datetime | None
+    ended_at: datetime | None
+    reports: list[dict[str, Any]]
+
+
+async def target_places(tx: AsyncSession, below: str) -> list[StoredTargetPlace]:
+    """Return the places below this one where targets of moves save."""
+    is_below = Migration.target_place.startswith(f"{below.rstrip('/')}/", autoescape=True)
+    query = (
+        select(Migration, Node.report)
+        .outerjoin(Session, Session.request_id == Migration.request_id)
+        .outerjoin(Node, (Node.session_id == Session.id) & Node.at.is_not(None))
+        .where(is_below)
+        .order_by(Migration.id, Node.instance_id)
+    )
+    found: dict[str, StoredTargetPlace] = {}
+    rows: Any = await tx.execute(query)
+    for row, report in rows:
+        times = (row.started_at, row.ended_at)
+        place = StoredTargetPlace(row.target_place, row.step, row.saved_step, *times, [])
+        found.setdefault(row.id, place).reports.extend([report] if report else [])
+    return list(found.values())
 
 
 async def migrations_of(tx: AsyncSession, session_ids: Collection[str]) -> dict[str, Migration]:

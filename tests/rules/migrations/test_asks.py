@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from decimal import Decimal
 
 import pytest
 
 from bot.rules.checkpoints.verification import Newest, StoreLocation
 from bot.rules.migrations.asks import MovedFrom, MovedTo, as_source, as_target, idles_on_purpose
-from bot.rules.migrations.resume import Resume, resume_of, resume_place
+from bot.rules.migrations.resume import Resume, TargetPlace, own_place, resume_of, resume_place
 from bot.rules.migrations.text import progress_line
 from bot.rules.nodes.checkins import NodeInstruction
 from bot.rules.nodes.startup_plan import plan_startup
@@ -25,7 +26,8 @@ def test_no_step_lets_both_train(step: MigrationStep) -> None:
     """Where the target may start, or may have, the source is asked to pause and to save nothing."""
     source = as_source((), MovedFrom(step, may_have_started=step in TARGET_MAY_RUN))
     target = as_target((), MovedTo(step, "s3://b/run/step-9"))
-    if "start" in target:
+    # A target that still reports after a failed move is all that is left of the run.
+    if "start" in target and step is not _M.FAILED:
         assert source == ("pause",)
     if step in TARGET_MAY_RUN:
         assert ("start" in target, as_source(ENDS, MovedFrom(step))) == (True, ("pause", "stop"))
@@ -50,10 +52,51 @@ def test_the_source_saves_once_and_resumes_after_a_failure() -> None:
 def test_the_target_learns_the_save_first_and_saves_nothing_after_a_failure() -> None:
     assert as_target((), MovedTo(_M.READY, "x")) == ()
     assert as_target((), MovedTo(_M.VERIFIED, "x")) == ("resume=x",)
+    assert as_target((), MovedTo(_M.VERIFIED, "x", 9)) == ("resume=x", "resume_step=9")
     assert as_target((), MovedTo(_M.PRESENT, "x")) == ("resume=x", "start")
     assert as_target(ENDS, MovedTo(_M.ENDING, "x")) == ("stop",)
-    assert as_target((), MovedTo(_M.FAILED, "x")) == ()
+    assert as_target(ENDS, MovedTo(_M.FAILED, "x")) == (*ENDS, "resume=x", "start")
     assert as_target(ENDS, MovedTo(_M.DONE, "x")) == as_target(ENDS, None) == ENDS
+
+
+@pytest.mark.parametrize("step", list(_M))
+def test_a_target_that_did_not_continue_from_its_save_is_paused(step: MigrationStep) -> None:
+    asks, ends = (as_target(normal, MovedTo(step, "x", 9, began_below=True)) for normal in ((), ENDS))
+    if step in (_M.ADVANCED, _M.DESTROYED, _M.DONE):
+        assert "pause" not in asks
+    else:
+        assert (asks, ends) == (("pause",), ("pause", "stop"))
+
+
+def test_the_place_where_a_target_saves_and_when_it_counts() -> None:
+    assert own_place("S3://bucket/run/", "abc123") == "s3://bucket/run/moved-abc123"
+    assert own_place("hf://org/name", "abc123") == "hf://org/name/moved-abc123"
+    assert own_place("https://x.example/a.pt?sig=1", "abc123") is own_place(None, "abc123") is None
+    for step, began_at, counts in (
+        (_M.STARTED, (), False),
+        (_M.STARTED, (10,), False),
+        (_M.STARTED, (410,), True),
+        (_M.FAILED, (10, 410), False),
+        (_M.FAILED, (), False),
+        (_M.FAILED, (411,), True),
+        (_M.DONE, (), True),
+        (_M.DONE, (10,), True),
+    ):
+        assert TargetPlace("s3://b/run/moved-x", step, 410, began_at).counts is counts, (step, began_at)
+    # What a target saved that began anew is no checkpoint of the run, wherever it saved it.
+    hour = timedelta(hours=1)
+    anew = TargetPlace("s3://b/run/moved-x", _M.FAILED, 410, (10,), START, START + hour)
+    assert anew.hides("s3://b/run/moved-x/step-1", START - hour)
+    assert not anew.hides("s3://b/run/moved-xy/step-1", START - hour)
+    assert [anew.hides("s3://b/run/step-1", START + hours * hour) for hours in (-1, 0, 1, 2)] == [
+        False,
+        True,
+        True,
+        False,
+    ]
+    waits = TargetPlace("s3://b/run/moved-x", _M.STARTED, 410, (), START)
+    assert (waits.hides("s3://b/run/step-1", START), waits.hides("s3://b/run/moved-x/a", START)) == (False, True)
+    assert not TargetPlace("s3://b/run/moved-x", _M.STARTED, 410, (410,)).hides("s3://b/run/moved-x/a", START)
 
 
 def test_the_place_to_resume_from() -> None:
@@ -75,6 +118,8 @@ def test_a_start_up_waits_for_the_save_until_the_run_may_start() -> None:
     assert (resume_of(None, "x"), resume_of(_M.READY, "x")) == (None, Resume())
     assert resume_of(_M.DONE, "x") == resume_of(_M.PRESENT, "x") == Resume("x")
     assert Resume().variables == {}
+    assert Resume("x", 9).variables == {"RESUME_FROM": "x", "RESUME_STEP": "9"}
+    assert resume_of(_M.FAILED, "x", 9) == Resume("x", 9)
     plan = plan_startup("ins_1", job, {}, waits=True)
     assert plan is not None
     assert [one.name for one in plan.steps][-3:] == ["checkpoint", "start", "run"]

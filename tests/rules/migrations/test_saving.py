@@ -17,6 +17,8 @@ from bot.rules.migrations.saving import (
     MoveSaving,
     NewPlace,
     billed_h,
+    nothing_cheaper,
+    price_cap,
     saving,
     suggestion,
 )
@@ -139,4 +141,26 @@ def test_the_message_says_how_much_where_and_how() -> None:
         "Session 4k7m2p would finish about $34.95 cheaper on vast (US): $1.20/h instead of $2.40/h for the 30 h that "
         "are left. This includes about $1.05 for the move itself. To ask for the move: "
         "`gpu-shopper migrate 4k7m2p to cheaper`."
+    )
+
+
+def test_cheaper_asks_only_for_prices_at_which_every_offer_saves() -> None:
+    saves, costs = (MoveSaving(stay, Decimal(10), Decimal(1), Decimal(5)) for stay in (Decimal(12), Decimal(9)))
+    offers = [(Decimal("0.5"), costs), (Decimal("0.4"), saves), (Decimal("0.3"), saves)]
+    assert price_cap(offers) == Decimal("0.4")
+    assert price_cap([(Decimal("0.3"), None), *offers[1:2]]) is None
+    assert price_cap([(Decimal("0.3"), costs)]) is None
+    assert price_cap([]) is None
+
+
+def test_nothing_is_cheaper_in_words() -> None:
+    costs = MoveSaving(Decimal(9), Decimal("10.5"), Decimal(1), Decimal(5))
+    price = Decimal("0.5")
+    assert nothing_cheaper("abc123", price, []) == (
+        "Nothing is cheaper for session abc123. No offer with the same GPUs costs less than $0.500/h."
+    )
+    assert nothing_cheaper("abc123", price, [(price, None)]).endswith("It would be over before it could move.")
+    assert nothing_cheaper("abc123", price, [(price, costs), (price, None)]) == (
+        "Nothing is cheaper for session abc123. For the 5 h that are left, and with the move itself, "
+        "the best offer would cost about $1.50 more."
     )

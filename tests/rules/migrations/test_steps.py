@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from bot.rules.checkpoints.verification import Newest
-from bot.rules.migrations.steps import LIMITS_S, Facts, Machine, looks_at_store, next_step
+from bot.rules.migrations.machines import Machine
+from bot.rules.migrations.steps import LIMITS_S, Facts, looks_at_store, next_step
 from bot.rules.nodes.checkins import NodeStatus, Work
 from bot.rules.nodes.machine_report import MachineReport, StartupStep, StepOutcome
 from ledger.kernel.end_reason import EndReason
@@ -26,14 +27,16 @@ NOW = START + timedelta(minutes=2)
 def agent(work: Work = Work.RUNNING, step: int | None = 9, **steps: str) -> NodeStatus:
     """What an agent reported; `steps` are the states of its start-up, which is done where nothing is said."""
     found = tuple(StartupStep(one, StepOutcome(steps.get(one, "done")), exit_code=3) for one in PLAN)
-    return NodeStatus(at=NOW, work=work, step=step, machine=MachineReport(steps=found), job_exit_code=1)
+    lowest = step if steps.get("run", "done") == "done" else None
+    machine = MachineReport(steps=found)
+    return NodeStatus(at=NOW, work=work, step=step, lowest_step=lowest, machine=machine, job_exit_code=1)
 
 
 def facts(step: MigrationStep, **changes: Any) -> Facts:
     """Everything that lets this step be followed by the next one."""
     paused = Work.RUNNING if step in (_M.CHECKED, _M.PROVISIONED) else Work.PAUSED
     source = Machine(_S.RUNNING, "", True, True, agent(paused))
-    target = Machine(_S.RUNNING, "", True, True, agent(step=10))
+    target = Machine(_S.RUNNING, "", True, True, replace(agent(step=10), lowest_step=9))
     if step is _M.ADVANCED:
         source = Machine(_S.TERMINATED, EndReason.MIGRATED)
     made = Facts(step, START, 9, RequestState.APPROVED, "", source, target, SAVE)
@@ -77,13 +80,20 @@ def test_the_request_and_the_source_before_anything_is_created() -> None:
     for changes, why in (
         ({"request": RequestState.REJECTED, "request_outcome": "too dear", "target": None}, "is rejected. too dear"),
         ({"request": RequestState.EXPIRED, "target": None}, "is expired."),
-        ({"source": Machine(_S.QUEUED)}, "stopped running"),
+        ({"source": Machine(_S.QUEUED), "target": None}, "stopped running"),
+        ({"source": Machine(_S.TERMINATED, EndReason.LOST), "target": None}, "stopped running"),
+        ({"source": Machine(_S.TERMINATING, EndReason.ASKED)}, "stopped running"),
+        ({"source": Machine(_S.STOPPED)}, "stopped running"),
         ({"source": Machine(_S.RUNNING, agent=agent(Work.DONE))}, "The job ended"),
         ({"target": Machine(_S.FAILED)}, "ended before it was used"),
         ({"target": Machine(_S.TERMINATING)}, "ended before it was used"),
     ):
         to, said = decide(_M.CHECKED, **changes)
         assert (to, why in said) == (_M.ENDING, True), said
+    # A target that was approved already is all that is left of a run whose machine is lost.
+    for source in (Machine(_S.QUEUED), Machine(_S.TERMINATED, EndReason.LOST)):
+        assert decide(_M.CHECKED, source=source)[0] is _M.PROVISIONED
+        assert decide(_M.CHECKED, source=source, target=Machine(_S.QUEUED))[0] is None
     assert decide(_M.CHECKED, 600, target=None)[0] is None
     assert decide(_M.CHECKED, 600, target=replace(waits, is_live=False), source=Machine(_S.RUNNING))[0] is None
 
@@ -121,7 +131,11 @@ def test_the_save_is_fetched_or_left_to_the_job() -> None:
     target = facts(_M.VERIFIED).target
     assert target is not None
     for state, to in (("running", None), ("waiting", None), ("skipped", _M.PRESENT)):
-        assert decide(_M.VERIFIED, target=replace(target, agent=agent(checkpoint=state)))[0] is to
+        assert decide(_M.VERIFIED, target=replace(target, agent=agent(checkpoint=state, run="waiting")))[0] is to
+    # Only what a step has checked is said to be there.
+    skipped = replace(target, agent=agent(checkpoint="skipped", run="waiting"))
+    assert decide(_M.VERIFIED, target=skipped)[1] == "The job fetches its save itself. The run may start there."
+    assert decide(_M.VERIFIED)[1] == "The save is on the new machine. The run may start there."
     assert decide(_M.VERIFIED, target=replace(target, agent=NodeStatus(at=NOW)))[0] is None
 
 
@@ -134,6 +148,7 @@ def test_a_start_and_the_first_step_after_the_save() -> None:
     assert decide(_M.STARTED, target=replace(target, agent=None))[1] == "Nothing is reported yet."
     assert decide(_M.STARTED, target=replace(target, agent=agent(Work.DONE, step=None)))[0] is _M.ADVANCED
     assert decide(_M.STARTED, saved_step=None)[0] is _M.ADVANCED
+    assert decide(_M.STARTED, target=replace(target, agent=replace(agent(step=10), lowest_step=None)))[0] is None
     to, said = decide(_M.STARTED, target=replace(target, agent=agent(Work.FAILED)))
     assert (to, said) == (_M.ENDING, "The job failed on the new machine with exit code 1.")
 
@@ -160,7 +175,6 @@ def test_a_source_that_is_ended_on_purpose_or_done_ends_the_move(step: Migration
         Machine(_S.TERMINATED, EndReason.COMPLETED),
         Machine(_S.RUNNING, agent=agent(Work.DONE)),
         Machine(_S.STOPPED),
-        Machine(_S.QUEUED),
     ):
         assert decide(step, source=source)[0] is _M.ENDING
     # One that ends by its approved time still exists, so the target waits for its proved end.
@@ -174,7 +188,10 @@ def test_a_lost_source_leaves_its_run_to_the_target(step: MigrationStep) -> None
     found = next_step(facts(step, source=lost), NOW)
     assert (found.to, found.save) == (_M.PRESENT, SAVE)
     assert next_step(facts(step, source=lost, remote_problem="down"), NOW).save is None
-    assert looks_at_store(step, lost) is (step is not _M.VERIFIED)
+    assert looks_at_store(facts(step, source=lost)) is (step is not _M.VERIFIED)
+    # What its cloud shows as stopped trains no more, so nobody waits for the proof of its end.
+    still = Machine(_S.TERMINATING, EndReason.NO_HEARTBEAT, is_still=True)
+    assert decide(step, source=still)[0] is _M.PRESENT
 
 
 @pytest.mark.parametrize("step", [_M.PRESENT, _M.STARTED])
@@ -185,6 +202,10 @@ def test_a_target_that_is_all_that_is_left_is_never_ended(step: MigrationStep) -
     # Its own replacement comes, or its start-up runs again after a reboot.
     assert decide(step, source=lost, target=replace(target, state=_S.QUEUED, agent=None))[0] is None
     assert decide(step, source=lost, target=replace(target, agent=agent(run="failed", step=None)))[0] is None
+    # It took over before its start-up was done, so nobody knows yet whether the run starts there.
+    boots = replace(target, is_ready=False, agent=None)
+    found = next_step(facts(step, source=lost, target=boots), START + timedelta(minutes=late(step)))
+    assert (found.to, found.stops_clock) == (None, True)
     assert decide(step, late(step), source=lost, target=replace(target, agent=agent(run="waiting", step=9)))[0] is (
         _M.FAILED
     )
@@ -203,7 +224,7 @@ def test_the_end_of_either_machine_is_waited_for() -> None:
     assert decide(_M.ENDING, 600, target=Machine(_S.TERMINATING))[0] is None
     assert decide(_M.ENDING, target=None)[0] is _M.FAILED
     assert decide(_M.ENDING, target=Machine(_S.TERMINATED))[0] is _M.FAILED
-    assert looks_at_store(_M.READY, Machine(_S.RUNNING, agent=agent(Work.PAUSED)))
-    assert not looks_at_store(_M.READY, Machine(_S.RUNNING))
-    assert not looks_at_store(_M.READY, Machine(_S.RUNNING, agent=NodeStatus()))
-    assert not any(looks_at_store(step, Machine(_S.TERMINATED)) for step in TARGET_MAY_RUN)
+    assert looks_at_store(facts(_M.READY))
+    assert not looks_at_store(facts(_M.READY, source=Machine(_S.RUNNING)))
+    assert not looks_at_store(facts(_M.READY, source=Machine(_S.RUNNING, agent=NodeStatus())))
+    assert not any(looks_at_store(facts(step, source=Machine(_S.TERMINATED))) for step in TARGET_MAY_RUN)

@@ -18,7 +18,7 @@ NOW = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
 
 async def fetched(shelf: Shelf, place: str, folder: Path, **variables: str) -> tuple[int, str]:
     """Run the script on a machine whose agent wrote this place to `asks`; its exit code and what it printed."""
-    (folder / "asks").write_text(f"save\nresume={place}\n", encoding="utf-8")
+    (folder / "asks").write_text(f"save\nresume={place}\nresume_step=9\n", encoding="utf-8")
     async with served(shelf) as stores:
         own = {
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
@@ -66,6 +66,14 @@ async def test_a_save_is_fetched_whole(tmp_path: Path, scheme: str, variables: d
     assert there == {".complete", "run/step-9/model.pt", "run/step-9/optim/state.pt"}
     assert (tmp_path / "resume/run/step-9/model.pt").read_bytes() == shelf.content("run/step-9/model.pt")
     assert (tmp_path / "resume_from").read_text(encoding="utf-8") == f"{scheme}://bucket/run/step-9"
+    assert (tmp_path / "resume_step").read_text(encoding="utf-8") == "9\n"
+
+
+@pytest.mark.slow
+async def test_a_save_that_is_not_there_is_not_on_the_machine(tmp_path: Path) -> None:
+    code, said = await fetched(shelf_of(public=True), "gs://bucket/run/step-7", tmp_path)
+    assert (code, "There is no file at bucket/run/step-7." in said) == (1, True), said
+    assert not (tmp_path / "resume/.complete").exists()
 
 
 @pytest.mark.slow

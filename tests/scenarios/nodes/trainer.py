@@ -2,14 +2,14 @@
 
     trainer.py STORE
 
-It tells the store each step that it works, so that a test sees who works when. It begins at the step in RESUME_FROM.
+It tells the store each step that it works, so that a test sees who works when. It begins at RESUME_STEP, and saves at
+the place in CHECKPOINT.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import re
 import sys
 import time
 import urllib.request
@@ -31,9 +31,10 @@ class Trainer:
         self.store, self.folder = store, folder
         self.saved: dict[str, int | str] = {}
         self.asked: frozenset[str] = frozenset()
-        at = re.search(r"step-(\d+)", os.environ.get("RESUME_FROM", ""))
-        self.step = int(at[1]) if at else 0
-        self.name = f"{os.uname().nodename}-{os.getpid()}-{'resumed' if at else 'first'}"
+        self.place = os.environ["CHECKPOINT"].removeprefix("s3://")
+        is_resumed = f"step-{os.environ.get('RESUME_STEP')}" in os.environ.get("RESUME_FROM", "")
+        self.step = int(os.environ["RESUME_STEP"]) if is_resumed else 0
+        self.name = f"{os.uname().nodename}-{os.getpid()}-{'resumed' if is_resumed else 'first'}"
 
     def report(self, word: str) -> None:
         """Write how far it is."""
@@ -44,7 +45,7 @@ class Trainer:
 
     def save(self) -> None:
         """Upload a checkpoint of this step."""
-        send(f"{self.store}/bucket/run/step-{self.step}/{self.name}.pt", b"w" * 1000)
+        send(f"{self.store}/{self.place}/step-{self.step}/{self.name}.pt", b"w" * 1000)
         self.saved = {"step": self.step, "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
 
     def work(self) -> None:

@@ -20,6 +20,7 @@ class Law(StrEnum):
     NETWORK = "no network call in a transaction"
     WITHOUT_LEDGER = "ends need no writable ledger"
     RECORD = "no record is lost or changed"
+    WORK = "a move never leaves fewer machines or copies"
 
 
 @dataclass(frozen=True, slots=True)

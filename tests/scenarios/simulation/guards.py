@@ -9,5 +9,6 @@ from __future__ import annotations
 from tests.scenarios.simulation.guards_of_buying import BUYING
 from tests.scenarios.simulation.guards_of_ending import ENDING
 from tests.scenarios.simulation.guards_of_money import MONEY
+from tests.scenarios.simulation.guards_of_work import WORK
 
-GUARDS = (*BUYING, *ENDING, *MONEY)
+GUARDS = (*BUYING, *ENDING, *MONEY, *WORK)

@@ -128,7 +128,8 @@ class Run:
                 ]
             }
             if starts and fetched:
-                agent.step = float(found.rpartition("-")[2])
+                # A command that ignores RESUME_FROM begins anew.
+                agent.step = 0.0 if "resume" in self.refuses else float(found.rpartition("-")[2])
                 agent.worked_at = now
                 runs = True
         if runs:

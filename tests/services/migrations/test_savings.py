@@ -18,7 +18,7 @@ from ledger.models import Event, Session
 from ledger.queries.access import lock_consumer
 from providers.contract import Offer, Provider
 from tests.services.checkpoints.test_verification import looks_at
-from tests.services.migrations.run import PLACE, Run, running
+from tests.services.migrations.run import PLACE, SOURCE, Run, running
 from tests.support.world import CAROL, World
 
 
@@ -38,13 +38,13 @@ class Priced:
         return tuple(map(self._change, await self._inner.offers(*args, **how)))  # type: ignore[arg-type]
 
 
-def priced(w: World, share: str) -> dict[str, Priced]:
-    """Let the offers of every cloud cost a share of what they do."""
+def priced(w: World, share: str, of_usd_h: Decimal | None = None) -> dict[str, Priced]:
+    """Let the offers of every cloud cost a share of what they do, or of one price."""
     found: dict[str, Priced] = {}
 
     def changed(offer: Offer) -> Offer:
-        price = offer.price_usd_h * Decimal(share) if offer.price_usd_h is not None else None
-        return replace(offer, price_usd_h=price)
+        price = offer.price_usd_h if of_usd_h is None else of_usd_h
+        return replace(offer, price_usd_h=price * Decimal(share) if price is not None else None)
 
     for cloud in w.clouds:
         w.wrap(cloud, lambda inner: found.setdefault(inner.name, Priced(inner, changed)))  # type: ignore[arg-type,return-value]
@@ -235,3 +235,22 @@ async def test_of_two_runs_of_one_owner_the_larger_saving_is_told_and_another_ow
         sessions = {one.id: one.request_id for one in (await w.books()).sessions}
         assert {sessions[one.subject] for one in await told(w)} == {longer, other}
         assert await savings_due(w.ctx) == 0
+
+
+async def test_cheaper_answers_with_nothing_that_is_dearer_in_all(w: World) -> None:
+    """Less per hour is not less: the move itself, its boot and the work done again count, at both rates."""
+    async with running(w, hours=1) as run:
+        row = await run.row(SOURCE)
+        priced(w, "0.95", row.price_usd_h)
+        before = len((await w.books()).requests)
+        reply = await run.ask("cheaper")
+        assert (reply.ok, reply.code) == (False, "nothing_cheaper"), reply
+        assert reply.sentence.startswith("Nothing is cheaper for session"), reply
+        assert len((await w.books()).requests) == before
+        # What saves in all is asked for, and nothing that costs more per hour than that.
+        priced(w, "0.3", row.price_usd_h)
+        reply = await run.ask("cheaper", key="move-2")
+        assert reply.ok, reply
+        asked = (await w.view(run.target_id)).request.job
+        assert asked.max_price_usd_h is not None
+        assert asked.max_price_usd_h < row.price_usd_h
