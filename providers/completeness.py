@@ -6,10 +6,13 @@ such as *cheapest*, *none* or *gone*, takes a `ProofOfWhole`, and only a complet
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from typing import Generic, TypeVar, overload
+
+Item_co = TypeVar("Item_co", covariant=True)
 
 
 class Extent(StrEnum):
@@ -120,3 +123,34 @@ def of_all(parts: Mapping[str, Completeness]) -> Completeness:
 
 def _missing(name: str, part: Completeness) -> str:
     return f"{name}: the answer is old." if part.extent is Extent.STALE else f"{name}: no answer."
+
+
+@dataclass(frozen=True, slots=True)
+class Answer(Sequence[Item_co], Generic[Item_co]):
+    """Hold what one read returned, and how complete it is.
+
+    `rest` says where the read can go on: only who made the answer reads it, and None means that nothing follows.
+    """
+
+    items: tuple[Item_co, ...] = ()
+    completeness: Completeness = COMPLETE
+    rest: Mapping[str, str] | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a complete answer that goes on."""
+        if self.rest is not None and self.completeness.is_complete:
+            raise ValueError("an answer with a rest is not complete")
+
+    def __len__(self) -> int:
+        """Count what was returned."""
+        return len(self.items)
+
+    @overload
+    def __getitem__(self, at: int) -> Item_co: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> tuple[Item_co, ...]: ...
+
+    def __getitem__(self, at: int | slice) -> Item_co | tuple[Item_co, ...]:
+        """Return one item, or several."""
+        return self.items[at]

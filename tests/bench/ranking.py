@@ -24,6 +24,7 @@ from ledger.kernel.job import GpuConstraint, JobRequest
 from providers.contract import Offer
 from tests.bench.market import Shelf, offers
 from tests.support.clock import SteppedClock
+from tests.support.offers import WHOLE
 
 CLOUDS = ("vast", "runpod", "lambda", "tensordock")
 #: The same rows under names that gpuhunt reads from its catalog.
@@ -62,7 +63,7 @@ def median_ms(work: Callable[[], object]) -> float:
 def ours_ms(every: Sequence[Offer], job: JobRequest) -> float:
     """What ranking takes."""
     able = {cloud: Shelf(cloud, ()).capabilities for cloud in CLOUDS}
-    return median_ms(lambda: rank(every, job, Policy(), able))
+    return median_ms(lambda: rank(every, job, Policy(), able, proof=WHOLE))
 
 
 def gpuhunt_ms(every: Sequence[Offer]) -> float | None:

@@ -126,7 +126,7 @@ async def _chosen(
     own = await ctx.catalog.own_history()
     offers = [one for one in market.offers if counts(one)]
     options: Sequence[RankedOption] = rank(
-        offers, job, ctx.policy, ctx.catalog.capabilities, top=1, to_run=True, own=own
+        offers, job, ctx.policy, ctx.catalog.capabilities, proof=None, top=1, to_run=True, own=own
     ).options
     return options[0] if options else None
 

@@ -29,7 +29,8 @@ from bot.services.market.answers import CloudAnswer, most_answered, nothing_foun
 from bot.services.market.catalog import MarketAnswer
 from bot.services.market.codec import estimate_to_json, hold_hours, offer_to_json
 from bot.services.notifications import request_message
-from bot.services.requests import waiting
+from bot.services.plans import planner
+from bot.services.requests import looking, waiting
 from bot.services.requests.mounts import too_large
 from bot.services.runtime.context import Context
 from ledger.core import Claim, StaleMove, Tx, claim, move, record, release
@@ -38,11 +39,13 @@ from ledger.kernel.end_reason import EndReason
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import hex_token, new_id, url_token
 from ledger.kernel.job import JobRequest
+from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import RequestState
 from ledger.models import Option, Quote, Request, Token
 from ledger.queries.journal import quote_failures
 from ledger.queries.lookups import failed_machines, override_of
 from ledger.queries.session_costs import spent_before
+from providers.completeness import COMPLETE
 from providers.contract import Offer
 
 BATCH = 16
@@ -97,9 +100,9 @@ async def _quote(ctx: Context, held: Claim) -> None:
         await _unplaced(ctx, request, held, lacks)
         return
     # A request that is quoted again must not get the cached prices that have just proved wrong.
-    market = await ctx.catalog.market(
-        job, job.disk_gb, policy=ctx.policy, fresh=request.quote_version > 0 or job.may_wait, to_buy=True
-    )
+    fresh, asked_at = request.quote_version > 0 or job.may_wait, ctx.clock.now()
+    since = looking.since(request) if fresh else None
+    market = await ctx.catalog.market(job, job.disk_gb, policy=ctx.policy, since=since, fresh=fresh, to_buy=True)
     offers = tuple(o for o in market.offers if o.machine_id is None or o.machine_id not in request.failed_machines)
     if job.offer_id:
         offers = tuple(o for o in offers if o.id == job.offer_id)
@@ -110,8 +113,21 @@ async def _quote(ctx: Context, held: Claim) -> None:
     offers = tuple(o for o in offers if o.id not in broken)
     poor = {offer.id for offer in offers if cannot_pay(offer, market.balances.get(offer.cloud))}
     offers = tuple(o for o in offers if o.id not in poor)
-    how: dict[str, Any] = {"whole": bool(job.work), "to_run": True, "own": await ctx.catalog.own_history()}
-    ranked = rank(offers, job, ctx.policy, ctx.catalog.capabilities, **how)
+    able, own = ctx.catalog.capabilities, await ctx.catalog.own_history()
+    if job.work and request.quote_version == 0 and request.kind is RequestKind.PROVISION and not job.may_wait:
+        # Its hours follow from the market that its quote shows, which may be more than was read when it was made.
+        job = planner.rented_on(offers, job, ctx.policy, able, own)
+        request.job = replace(request.job, hours=job.hours)
+    how: dict[str, Any] = {"whole": bool(job.work), "to_run": True, "own": own}
+    ranked = rank(offers, job, ctx.policy, able, proof=market.completeness.proof, **how)
+    if looking.is_needed(request, job, market, ctx.clock.now()):
+        async with ctx.db.write() as tx:
+            await looking.look_on(tx, request, held, market, ranked, asked_at, ctx.clock.now())
+        ctx.hints.outbox.set()
+        return
+    if not (capped := hours_cap.check(job.hours, Decimal(0), ctx.policy)).allowed and job.work:
+        await _unplaced(ctx, request, held, capped.sentence)
+        return
     left = [excluded(code, sorted(ids)) for code, ids in (("credit", poor), ("delivery", broken)) if ids]
     ranked = replace(ranked, excluded=(*ranked.excluded, *left))
     opens = await _opening(ctx, request, job, ranked, market, **how)
@@ -189,6 +205,8 @@ async def _offer(
             "rule": rule,
             "required_approvals": 1 if judged.allowed else needed.required,
             "chosen_option_id": None,
+            "looking": None,
+            "job": request.job,
             "expires_at": quote.expires_at,
             "due_at": due_at,
         },
@@ -253,15 +271,16 @@ async def _opening(
     # An offer requested by its id is for sale or not, and no limit hides the offers of clouds that are down.
     if ranked.options or job.offer_id or not most_answered(market.answers):
         return []
+    nowhere = [*filter(None, [unknown_places(market.offers, job.regions, market.completeness.proof)])]
     if job.makes_volume:
-        return [*filter(None, [unknown_places(market.offers, job.regions)])]
+        return nowhere
 
     def usable(offer: Offer) -> bool:
         broken = offer.machine_id is not None and offer.machine_id in request.failed_machines
         return not broken and not cannot_pay(offer, market.balances.get(offer.cloud))
 
     opened = await ctx.catalog.openings(job, ctx.policy, usable, **how)
-    return [*filter(None, [unknown_places(market.offers, job.regions)]), *(one.sentence for one in opened[:ADVISED])]
+    return [*nowhere, *(one.sentence for one in opened[:ADVISED])]
 
 
 async def _nothing(
@@ -275,15 +294,15 @@ async def _nothing(
 ) -> None:
     """Close a request for which nothing fits: say which clouds are silent, what would open the market, then why."""
     job = request.job
-    lead = f"{job.offer_id} is not for sale now." if job.offer_id else "No offer fits now."
+    lead = (f"{job.offer_id} is not for sale now.", f"{job.offer_id} was not found.") if job.offer_id else ()
     if job.budget_cap_usd is not None and spent_usd > 0:
         reasons.insert(0, f"Earlier attempts spent {usd(spent_usd)} of the limit of {usd(job.budget_cap_usd)}.")
-    sentence = " ".join([nothing_found(answers, lead), *reasons])
+    sentence = " ".join([nothing_found(answers, *lead), *reasons])
     await _close(tx, request, held, f"{request.outcome} {sentence}" if request.outcome else sentence, now)
 
 
 async def _close(tx: Tx, request: Request, held: Claim, sentence: str, now: datetime) -> None:
-    values = {"outcome": sentence}
+    values = {"outcome": sentence, "looking": None}
     await move(
         tx, Request, request.id, RequestState.UNAVAILABLE, now, SYSTEM, sentence, claim=held.token, values=values
     )
@@ -300,10 +319,16 @@ def _answers(answers: Sequence[CloudAnswer]) -> list[dict[str, object]]:
             "ok": one.ok,
             "count": one.count,
             "at": one.at.isoformat(),
-            "sentence": (silence(answers) if one.cloud == first else "") if one.silent else one.sentence,
+            "sentence": (silence(answers) if one.cloud == first else "") if one.silent else _said(one),
+            "completeness": one.completeness.to_json() if one.set_up else COMPLETE.to_json(),
         }
         for one in answers
     ]
+
+
+def _said(answer: CloudAnswer) -> str:
+    """Return the sentence about a cloud that answered: why it gave no offers, or which it did not give."""
+    return answer.sentence or (answer.completeness.why if answer.ok else "")
 
 
 def _option(quote_id: str, place: int, option: RankedOption, now: datetime) -> Option:

@@ -104,13 +104,12 @@ def _matches(
 ) -> set[str]:
     offers = tuple(o for o in market.offers if not cannot_pay(o, market.balances.get(o.cloud)))
     able = ctx.catalog.capabilities
-    return {
-        request_id
-        for request_id, job in jobs
-        if rank(
-            (o for o in offers if job.offer_id in (None, o.id)), job, ctx.policy, able, whole=bool(job.work), **how
-        ).options
-    }
+
+    def fits(job: JobRequest) -> bool:
+        wanted = (offer for offer in offers if job.offer_id in (None, offer.id))
+        return bool(rank(wanted, job, ctx.policy, able, proof=None, whole=bool(job.work), **how).options)
+
+    return {request_id for request_id, job in jobs if fits(job)}
 
 
 async def _wake(ctx: Context, one: _Waiter) -> None:

@@ -15,10 +15,9 @@ from bot.rules.approvals.break_glass import BREAK_GLASS
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.tiers import ApproverGroup
 from bot.rules.values import job_text
-from bot.rules.values.phrases import brief, rate, usd
+from bot.rules.values.phrases import brief, cloud_title, rate, usd
 from bot.services.grants import amendments
 from bot.services.runtime import recovery_mode
-from bot.slack.blocks import job as job_words
 from bot.slack.blocks import migration, progress
 from bot.slack.blocks import waiting as waiting_card
 from bot.slack.blocks.approvals import (
@@ -348,9 +347,7 @@ def _figures(view: RequestView, facts: CardFacts) -> list[str]:
     hours = approved_hours(view)
     row = view.instances[-1] if view.instances else None
     where = (
-        safe(place(line(option).offer))
-        if row is None or row.option_id == option.id
-        else safe(job_words.cloud(row.cloud))
+        safe(place(line(option).offer)) if row is None or row.option_id == option.id else safe(cloud_title(row.cloud))
     )
     parts = [where, rate(row.price_usd_h if row is not None else option.price_usd_h)]
     if over:

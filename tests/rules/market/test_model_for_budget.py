@@ -22,6 +22,7 @@ from bot.rules.sizing.workload import Workload
 from providers.contract import Offer
 from providers.gpus.table import GPUS
 from tests.rules.builders import CLOUDS, offer
+from tests.support.offers import WHOLE
 
 POLICY = Policy()
 PRICES = {"RTX4090": "0.35", "H100-SXM": "2.10", "A100-SXM-80GB": "1.20", "H200": "3.20", "L40S": "0.80"}
@@ -89,7 +90,7 @@ def test_a_plan_of_the_words_is_the_same_run() -> None:
     found = parse(f"plan {one.option.offer.gpu_count}x{one.option.offer.gpu} {' '.join(words)}")
     assert not isinstance(found, GrammarError), found.message
     assert found.job is not None
-    again = rank(MARKET, replace(found.job, disk_gb=one.job.disk_gb), POLICY, CLOUDS).options[0]
+    again = rank(MARKET, replace(found.job, disk_gb=one.job.disk_gb), POLICY, CLOUDS, proof=WHOLE).options[0]
     assert again.offer == one.option.offer
     assert again.estimate.expected_usd == one.option.estimate.expected_usd
     assert again.estimate.hours == one.option.estimate.hours

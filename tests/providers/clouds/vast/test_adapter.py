@@ -20,6 +20,7 @@ from providers.errors import (
 )
 from tests.contract.served import DISK_GB, LABEL, Clouds, banner, serving
 from tests.providers.clouds.vast.served import Vast, bench, create
+from tests.support.offers import every_offer
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -73,7 +74,7 @@ async def test_deeper_pages_leave_turns_to_searches_that_people_wait_for(vast: V
     vast.step(60)
     paced, before_s = vast.replica(), vast.clock.monotonic()
     everything = GpuConstraint(count_max=8)
-    assert len(await paced.offers(everything, disk_gb=40, spot=False, pages=3)) > 64
+    assert len(await every_offer(paced, everything, disk_gb=40, spot=False, calls=3)) > 64
     deep_s = vast.clock.monotonic() - before_s
     await paced.offers(vast.one, disk_gb=40, spot=False)
     await paced.close()
