@@ -22,7 +22,7 @@ from ledger.kernel.network_guard import forbid_in_transaction
 from providers.adapter_helpers import only, same
 from providers.capabilities import Capabilities, PriceSource
 from providers.cloud_names import machines_of
-from providers.completeness import Answer
+from providers.completeness import AnswerPart
 from providers.contract import (
     Balance,
     Charge,
@@ -155,7 +155,7 @@ class CloudAdapter(Provider):
         return same(await self.offers(only(offer), disk_gb=disk_gb, spot=offer.spot), offer)
 
     def copied_rest(
-        self, copy: Copy, first: Answer[Offer], constraint: GpuConstraint, disk_gb: int
+        self, copy: Copy, first: AnswerPart[Offer], constraint: GpuConstraint, disk_gb: int
     ) -> tuple[Offer, ...]:
         """Nothing: without pages the first answer has no rest."""
         return ()

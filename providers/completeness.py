@@ -1,4 +1,4 @@
-"""How complete an answer is: a value that goes with the answer, as a `ProofOfEnd` goes with an end.
+"""Say how complete an answer is: a value that goes with the answer, as a `ProofOfEnd` goes with an end.
 
 Who reads a market, a listing, a checkpoint or an instance says how much of it was read. What is said about the whole,
 such as *cheapest*, *none* or *gone*, takes a `ProofOfWhole`, and only a complete answer has one.
@@ -12,6 +12,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Generic, TypeVar, overload
 
+#: Where a read goes on: only who made the answer reads it, and None means that nothing follows.
+Rest = Mapping[str, str] | None
 Item_co = TypeVar("Item_co", covariant=True)
 
 
@@ -126,15 +128,15 @@ def _missing(name: str, part: Completeness) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer(Sequence[Item_co], Generic[Item_co]):
+class AnswerPart(Sequence[Item_co], Generic[Item_co]):
     """Hold what one read returned, and how complete it is.
 
-    `rest` says where the read can go on: only who made the answer reads it, and None means that nothing follows.
+    `rest` says where the read can go on.
     """
 
     items: tuple[Item_co, ...] = ()
     completeness: Completeness = COMPLETE
-    rest: Mapping[str, str] | None = None
+    rest: Rest = None
 
     def __post_init__(self) -> None:
         """Refuse a complete answer that goes on."""

@@ -17,7 +17,7 @@ from ledger.kernel.job import GpuConstraint
 from ledger.kernel.ports import Port
 from ledger.kernel.proof import Absence
 from providers.capabilities import Capabilities, PriceSource
-from providers.completeness import Answer
+from providers.completeness import AnswerPart, Rest
 from providers.errors import UnexpectedResponse
 
 #: The longest id of an instance, and the longest name of a GPU, that the ledger's columns hold.
@@ -307,14 +307,8 @@ class Provider(Protocol):
     account: str
 
     async def offers(
-        self,
-        constraint: GpuConstraint,
-        *,
-        disk_gb: int,
-        spot: bool | None,
-        rest: Mapping[str, str] | None = None,
-        spare: bool = False,
-    ) -> Answer[Offer]:
+        self, constraint: GpuConstraint, *, disk_gb: int, spot: bool | None, rest: Rest = None, spare: bool = False
+    ) -> AnswerPart[Offer]:
         """Priced offers that the cloud's own filter returned for `constraint`, and whether these are all of them.
 
         `spot` True asks for interruptible offers only, False for on-demand only, None for both. An offer is rentable
@@ -325,7 +319,7 @@ class Provider(Protocol):
         """
 
     def copied_rest(
-        self, copy: Copy, first: Answer[Offer], constraint: GpuConstraint, disk_gb: int
+        self, copy: Copy, first: AnswerPart[Offer], constraint: GpuConstraint, disk_gb: int
     ) -> tuple[Offer, ...]:
         """The offers of the rest of a `first` answer, from an earlier copy of the whole market.
 

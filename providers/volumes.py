@@ -7,7 +7,7 @@ listed, and deleted. So one approval, one create and one sweep serve both (docs/
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from decimal import Decimal
 from typing import Any, ClassVar
 
@@ -16,7 +16,7 @@ from ledger.kernel.grant import Grant
 from ledger.kernel.job import GpuConstraint, volume_of
 from providers.adapter import CloudAdapter
 from providers.capabilities import BillGranularity, BillingRule, BillingStart, Capabilities, PortAccess
-from providers.completeness import Answer
+from providers.completeness import AnswerPart, Rest
 from providers.contract import InstanceSpec, InstanceStatus, Listing, NotSeen, ObservedInstance, Offer
 from providers.errors import InvalidSpec
 from providers.http import HttpReply
@@ -84,19 +84,13 @@ class VolumeAdapter(CloudAdapter):
         """Raise what an answer to a delete means that did not take the order."""
 
     async def offers(
-        self,
-        constraint: GpuConstraint,
-        *,
-        disk_gb: int,
-        spot: bool | None,
-        rest: Mapping[str, str] | None = None,
-        spare: bool = False,
-    ) -> Answer[Offer]:
+        self, constraint: GpuConstraint, *, disk_gb: int, spot: bool | None, rest: Rest = None, spare: bool = False
+    ) -> AnswerPart[Offer]:
         """One offer per region, for who asks for a volume of a size that there is."""
         least, most = self.capabilities.volume_gb or (1, 0)
         (asked, *others) = constraint.names or ("",)
         if others or not volume_of(asked) or spot is True or self._missing or not least <= disk_gb <= most:
-            return Answer()
+            return AnswerPart()
         at, price = self._clock.now(), money.rate(self.price_usd_h(Decimal(disk_gb)))
         offers = tuple(
             Offer(
@@ -117,7 +111,7 @@ class VolumeAdapter(CloudAdapter):
             )
             for place in sorted(await self._places())
         )
-        return Answer(offers)
+        return AnswerPart(offers)
 
     async def get(self, ref: str) -> ObservedInstance | NotSeen:
         """One volume, from the complete list."""

@@ -23,8 +23,8 @@ from bot.rules.policy.policy import Policy
 from ledger.kernel.job import GpuConstraint, JobRequest
 from providers.contract import Offer
 from tests.bench.market import Shelf, offers
+from tests.providers.read_offers import WHOLE
 from tests.support.clock import SteppedClock
-from tests.support.offers import WHOLE
 
 CLOUDS = ("vast", "runpod", "lambda", "tensordock")
 #: The same rows under names that gpuhunt reads from its catalog.

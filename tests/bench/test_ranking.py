@@ -8,7 +8,7 @@ from bot.rules.market.ranking import rank
 from bot.rules.policy.policy import Policy
 from tests.bench.market import Shelf
 from tests.bench.ranking import CLOUDS, EARLIER_RUN, JOB, MISSED, MOST_TIMES, RUN, market, ours_ms, verdict
-from tests.support.offers import WHOLE
+from tests.providers.read_offers import WHOLE
 
 SMALL = 400
 

@@ -27,7 +27,7 @@ from ledger.kernel.job import GpuConstraint, JobRequest
 from providers.capabilities import BillingRule, Capabilities
 from providers.contract import Offer
 from providers.gpus.table import GPUS
-from tests.support.offers import WHOLE
+from tests.providers.read_offers import WHOLE
 
 SEED = 57
 MARKETS = 200

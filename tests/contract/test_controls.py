@@ -19,8 +19,8 @@ from providers.sandbox.server import build_app
 from providers.sandboxes import sandboxes
 from tests.contract.recorder import Recorder
 from tests.contract.served import NAME, Bench, Clouds, banner, serving, unpaced
+from tests.providers.read_offers import every_offer
 from tests.support.clock import SteppedClock
-from tests.support.offers import every_offer
 from tests.support.serving import serving as served
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -10,7 +10,7 @@ from ledger.kernel.job import GpuConstraint
 from providers.errors import NoCapacity, QuotaExceeded
 from providers.gpus.table import GPUS
 from tests.contract.served import DISK_GB, Bench
-from tests.support.offers import every_offer
+from tests.providers.read_offers import every_offer
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

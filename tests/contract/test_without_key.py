@@ -16,7 +16,7 @@ from providers.errors import AuthFailed, InvalidSpec, ProviderError
 from providers.leftovers import Leaves, Leftover
 from providers.registry import REGISTRY
 from tests.contract.served import DISK_GB, Bench, unpaced
-from tests.support.offers import every_offer
+from tests.providers.read_offers import every_offer
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -1,4 +1,4 @@
-"""Refuse decisions on a request that has no offers yet, with one sentence at every door."""
+"""Refuse decisions on a request that has no offers yet, with the same sentence in every client."""
 
 from __future__ import annotations
 

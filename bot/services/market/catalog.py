@@ -23,7 +23,7 @@ from bot.services.market.answers import CloudAnswer, completeness_of, most_answe
 from bot.services.market.copies import CopyTerms
 from bot.services.market.one_read import OneRead
 from bot.services.market.preflight import Checks, refusal
-from bot.services.market.reads import Answered, CloudReads, Question, in_micros
+from bot.services.market.reads import CloudOffers, CloudReads, Question, in_micros
 from bot.services.market.snapshots import Snapshots
 from ledger.kernel.clock import Clock
 from ledger.kernel.ids import hex_token
@@ -197,9 +197,9 @@ class Catalog:
             if not one.ok:
                 bad[one.cloud] = refusal(one)
         results = [
-            Answered(replace(answer, ok=False, count=0, sentence=bad[answer.cloud]), ())
+            CloudOffers(replace(answer, ok=False, count=0, sentence=bad[answer.cloud]), ())
             if answer.ok and answer.cloud in bad
-            else Answered(answer, offers)
+            else CloudOffers(answer, offers)
             for answer, offers in results
         ]
         at = self._clock.now()
@@ -209,7 +209,7 @@ class Catalog:
         records = await self._read_hosts() if observed else {}
         return MarketAnswer(_with_records(found, records), tuple(answers), balances)
 
-    async def _answers(self, questions: Sequence[Question], since_s: float | None) -> list[Answered]:
+    async def _answers(self, questions: Sequence[Question], since_s: float | None) -> list[CloudOffers]:
         """Ask each cloud, and wait for the rest of what they sell; not much longer than the first cloud took."""
         firsts = [asyncio.ensure_future(self._reads.first(one, since_s=since_s)) for one in questions]
         if not firsts:
@@ -236,26 +236,26 @@ class Catalog:
         """Say why a cloud does not rent out so many machines for one job; "" where it may."""
         return node_sets.refused(cloud, self._providers[cloud].capabilities.single_node, job)
 
-    def _linked(self, answer: CloudAnswer, offers: tuple[Offer, ...], job: JobRequest) -> Answered:
+    def _linked(self, answer: CloudAnswer, offers: tuple[Offer, ...], job: JobRequest) -> CloudOffers:
         """Return the offers of so many machines: of a set only those whose machines reach each other."""
         nodes = job.nodes
         if nodes == 1:
-            return Answered(answer, offers)
+            return CloudOffers(answer, offers)
         found = tuple(node_sets.as_set(one, nodes) for one in offers if one.linked or job.queue)
         said = node_sets.without_links(answer.cloud, nodes) if offers and not found else answer.sentence
-        return Answered(replace(answer, count=len(found), sentence=said), found)
+        return CloudOffers(replace(answer, count=len(found), sentence=said), found)
 
-    def _without_spot(self, answer: CloudAnswer, offers: tuple[Offer, ...], job: JobRequest) -> Answered:
+    def _without_spot(self, answer: CloudAnswer, offers: tuple[Offer, ...], job: JobRequest) -> CloudOffers:
         """Say of a cloud that somebody named for a spot GPU, or that stopped renting them out, which others do."""
         capabilities = self.capabilities
         able, mine = {name for name, one in capabilities.items() if one.spot}, capabilities[answer.cloud]
         named = job.spot is SpotPolicy.YES and answer.cloud in job.candidates
         if job.spot is SpotPolicy.NO or mine.spot or not answer.ok or not (named or mine.spot_gone):
-            return Answered(answer, offers)
+            return CloudOffers(answer, offers)
         while_off = f" while {mine.spot_setting} is off" if mine.spot_setting else ""
         others = f"These do: {', '.join(sorted(able))}." if able else "No other cloud here does."
         why = mine.spot_gone or f"{answer.cloud} rents out no spot GPUs{while_off}."
-        return Answered(replace(answer, sentence=f"{why} {others}"), offers)
+        return CloudOffers(replace(answer, sentence=f"{why} {others}"), offers)
 
     def _not_set_up(self, candidates: tuple[str, ...]) -> list[CloudAnswer]:
         """Return one answer for each wanted cloud without credentials.

@@ -15,7 +15,7 @@ from typing import Final
 
 from ledger.kernel.clock import Clock
 from ledger.kernel.job import GpuConstraint
-from providers.completeness import Answer
+from providers.completeness import AnswerPart
 from providers.contract import Copy, Offer, Provider
 from providers.errors import ProviderError, RateLimited
 
@@ -92,7 +92,7 @@ class MarketCopies:
         return copy if copy is not None and self._clock.monotonic() - copy.at_s < USED_FOR_S else None
 
     def rest(
-        self, cloud: str, constraint: GpuConstraint, disk_gb: int, spot: bool | None, first: Answer[Offer]
+        self, cloud: str, constraint: GpuConstraint, disk_gb: int, spot: bool | None, first: AnswerPart[Offer]
     ) -> tuple[tuple[Offer, ...], datetime] | None:
         """Return what the copies hold behind a first answer, and when they were read; None where they can't serve."""
         provider = self._providers[cloud]

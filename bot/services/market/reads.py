@@ -16,7 +16,7 @@ from bot.services.market.copies import MarketCopies
 from ledger.kernel import money
 from ledger.kernel.clock import Clock
 from ledger.kernel.job import GpuConstraint
-from providers.completeness import COMPLETE, Answer, Completeness
+from providers.completeness import COMPLETE, AnswerPart, Completeness
 from providers.contract import Offer, Provider
 from providers.errors import ProviderError, QuotaExceeded, RateLimited, Unavailable
 
@@ -38,7 +38,7 @@ class Question(NamedTuple):
     spot: bool | None
 
 
-class Answered(NamedTuple):
+class CloudOffers(NamedTuple):
     """How a cloud answered, and with which offers."""
 
     answer: CloudAnswer
@@ -51,16 +51,16 @@ class _Known(NamedTuple):
     The wall clock may be corrected in between.
     """
 
-    answered: Answered
+    answered: CloudOffers
     at_s: float
     ended_s: float
 
 
 @dataclass(slots=True)
 class _Read:
-    """A read under way: its first answer, and the task that goes on to the end."""
+    """A read under way: its first answer, and the task that continues to the end."""
 
-    first: asyncio.Future[Answered]
+    first: asyncio.Future[CloudOffers]
     task: asyncio.Task[None]
     at_s: float
 
@@ -91,7 +91,7 @@ class CloudReads:
         #: Every task under way, also of a read that a fresh one has taken the place of.
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def first(self, asked: Question, *, since_s: float | None = None) -> Answered:
+    async def first(self, asked: Question, *, since_s: float | None = None) -> CloudOffers:
         """Return the first answer to a question, or a whole one where it is known.
 
         With `since_s` nothing counts that was read before that monotonic second, and no copy does; infinity asks anew.
@@ -102,7 +102,7 @@ class CloudReads:
             return known.answered
         if since_s is None and now_s < self._slow.get(cloud, now_s):
             sentence = f"{cloud} asked to be left alone for now."
-            return Answered(_failed(cloud, self._clock.now(), sentence), ())
+            return CloudOffers(_failed(cloud, self._clock.now(), sentence), ())
         result = await asyncio.shield(self._started(asked, since_s).first)
         # The cloud may have reported a rate limit just now: its last answer is better than none.
         if since_s is None and not result.answer.ok and known and now_s - known.ended_s < self._keep_s(cloud):
@@ -115,7 +115,7 @@ class CloudReads:
         if tasks and (patience_s is None or patience_s > 0):
             await asyncio.wait(tasks, timeout=patience_s)
 
-    def now(self, asked: Question, first: Answered) -> Answered:
+    def now(self, asked: Question, first: CloudOffers) -> CloudOffers:
         """Return what is known of a question by now, which began with this first answer."""
         known = self._known.get(asked)
         better = first.answer.ok and known is not None and known.answered.answer.at >= first.answer.at
@@ -140,7 +140,7 @@ class CloudReads:
         read = self._reads.get(asked)
         if read is not None and (since_s is None or read.at_s >= since_s or not read.first.done()):
             return read
-        first: asyncio.Future[Answered] = asyncio.get_running_loop().create_future()
+        first: asyncio.Future[CloudOffers] = asyncio.get_running_loop().create_future()
         task = asyncio.create_task(self._read(asked, first, copied=since_s is None), name=f"offers-{asked.cloud}")
         read = _Read(first, task, self._clock.monotonic())
         self._reads[asked] = read
@@ -158,7 +158,7 @@ class CloudReads:
             else:
                 read.first.set_exception(error)
 
-    async def _read(self, asked: Question, first: asyncio.Future[Answered], *, copied: bool) -> None:
+    async def _read(self, asked: Question, first: asyncio.Future[CloudOffers], *, copied: bool) -> None:
         """Read the first answer, and then the rest from the copy of the market, or call by call."""
         cloud, constraint, disk_gb, spot = asked
         at, at_s = self._clock.now(), self._clock.monotonic()
@@ -167,12 +167,12 @@ class CloudReads:
                 answer = await self._providers[cloud].offers(constraint, disk_gb=disk_gb, spot=spot)
         except TimeoutError:
             sentence = f"{cloud} did not answer within {self._deadline_s:g} s."
-            first.set_result(Answered(_failed(cloud, at, sentence, silent=True), ()))
+            first.set_result(CloudOffers(_failed(cloud, at, sentence, silent=True), ()))
             return
         except ProviderError as error:
             self._slow_down(cloud, error)
             silent = isinstance(error, Unavailable)
-            first.set_result(Answered(_failed(cloud, at, f"{cloud}: {error.message}.", silent=silent), ()))
+            first.set_result(CloudOffers(_failed(cloud, at, f"{cloud}: {error.message}.", silent=silent), ()))
             return
         self._slow.pop(cloud, None)
         found = tuple(map(in_micros, answer))
@@ -189,7 +189,7 @@ class CloudReads:
             await self._read_rest(asked, answer, found, at, at_s)
 
     async def _read_rest(
-        self, asked: Question, answer: Answer[Offer], found: tuple[Offer, ...], at: datetime, at_s: float
+        self, asked: Question, answer: AnswerPart[Offer], found: tuple[Offer, ...], at: datetime, at_s: float
     ) -> None:
         """Go on to the end, at the cloud's pace. Who is sent away for others that wait comes back."""
         cloud, constraint, disk_gb, spot = asked
@@ -222,13 +222,13 @@ class CloudReads:
         reading: bool = False,
         copied_at: datetime | None = None,
         ended_s: float | None = None,
-    ) -> Answered:
+    ) -> CloudOffers:
         """Keep what was read so far, unless a later read has answered already."""
         cloud = asked.cloud
         source = self._providers[cloud].capabilities.source
         listed_on = min((one.listed_on for one in offers if one.listed_on is not None), default=None)
         completeness = Completeness.partial(looking_at_rest([cloud])) if reading else completeness
-        answered = Answered(
+        answered = CloudOffers(
             CloudAnswer(
                 cloud, True, len(offers), at, source=source, listed_on=listed_on, completeness=completeness,
                 reading=reading, copied_at=copied_at,

@@ -10,7 +10,8 @@ from bot.rules.values.job_text import machine
 from bot.rules.values.phrases import cloud_title, usd
 from bot.services.market.catalog import MarketAnswer
 from bot.services.notifications.request_message import show_again
-from ledger.core import Claim, Tx, release
+from bot.services.runtime.context import Context
+from ledger.core import Claim, release
 from ledger.kernel.job import JobRequest
 from ledger.models import Request
 
@@ -34,14 +35,17 @@ def is_needed(request: Request, job: JobRequest, market: MarketAnswer, now: date
 
 
 async def look_on(
-    tx: Tx, request: Request, held: Claim, market: MarketAnswer, ranked: Ranked, asked_at: datetime, now: datetime
+    ctx: Context, request: Request, held: Claim, market: MarketAnswer, ranked: Ranked, asked_at: datetime
 ) -> None:
     """Give the request back until the next look, and say on its card which clouds are still being read."""
     began = since(request) or asked_at
     looking: dict[str, Any] = {"clouds": [*market.reading], "since": began.isoformat(), "so_far": _so_far(ranked)}
-    due_at = now + timedelta(seconds=LOOK_S)
-    if await release(tx, Request, held, due_at=due_at, looking=looking) and looking != request.looking:
-        await show_again(tx, request, now)
+    now = ctx.clock.now()
+    async with ctx.db.write() as tx:
+        released = await release(tx, Request, held, due_at=now + timedelta(seconds=LOOK_S), looking=looking)
+        if released and looking != request.looking:
+            await show_again(tx, request, now)
+    ctx.hints.outbox.set()
 
 
 def _so_far(ranked: Ranked) -> str:

@@ -47,6 +47,7 @@ from bot.slack.blocks.elements import (
     section,
     when,
 )
+from bot.slack.blocks.market_gaps import not_read, still_looking
 from bot.slack.blocks.offer_terms import (
     card_amounts,
     extended_to,
@@ -224,7 +225,7 @@ def _limits(view: RequestView, cost_usd: Decimal | None) -> list[str]:
 def _notes(view: RequestView, policy: Policy, facts: CardFacts, short: int) -> list[str]:
     """List what to know before approving: a requote and its reason, a change, the 12-hour limit, a missing key."""
     request = view.request
-    notes = _again(view)
+    notes = [*_again(view), *not_read(view)]
     stands = amendments.amended_terms(request, view.approvals)
     if stands.hours is not None:
         notes.append(f"An approver shortened it to {brief(stands.hours)}.")
@@ -377,8 +378,9 @@ def _without_offers(view: RequestView) -> tuple[list[str], list[Block]]:
     at = f" {when(request.decided_at)}" if request.decided_at else ""
     outcome = safe(request.outcome, SENTENCE_MAX)
     if request.state is _R.QUOTING:
-        said = ":hourglass_flowing_sand: Looking for offers…"
-        return [*_again(view), said], [section("\n".join([_who(view, "Looking for offers"), *_again(view)]))]
+        lines = [*_again(view), *still_looking(request)]
+        lead = [] if request.looking else [":hourglass_flowing_sand: Looking for offers…"]
+        return [*lines, *lead], [section("\n".join([_who(view, "Looking for offers"), *lines]))]
     if request.state in (_R.REJECTED, _R.CANCELLED):
         verb = "Rejected" if request.state is _R.REJECTED else "Cancelled"
         said = f":no_entry: *{verb}* by {person(request.decided_by or '')}{at}."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
@@ -21,7 +21,7 @@ from providers.clouds.runpod import spot as interruptible
 from providers.clouds.runpod.errors import CLOUD, call_error, create_error, graphql_error
 from providers.clouds.runpod.gpu_types import PriceField
 from providers.clouds.runpod.offers import CatalogPage
-from providers.completeness import COMPLETE, Answer, Completeness
+from providers.completeness import COMPLETE, AnswerPart, Completeness, Rest
 from providers.contract import (
     Balance,
     Charge,
@@ -138,14 +138,8 @@ class RunPodProvider(CloudAdapter):
     # ── looking ──────────────────────────────────────────────────────────────────────────────────
 
     async def offers(
-        self,
-        constraint: GpuConstraint,
-        *,
-        disk_gb: int,
-        spot: bool | None,
-        rest: Mapping[str, str] | None = None,
-        spare: bool = False,
-    ) -> Answer[Offer]:
+        self, constraint: GpuConstraint, *, disk_gb: int, spot: bool | None, rest: Rest = None, spare: bool = False
+    ) -> AnswerPart[Offer]:
         """The tiers in use, in parallel, at the first GPU count; the rest has the other counts, all at once.
 
         The catalogue reports stock for one tier and one count in each answer. With `spare` the rest has one count.
@@ -155,7 +149,7 @@ class RunPodProvider(CloudAdapter):
         at, left = self._clock.now(), counts[len(asked) :]
         pages = [CatalogPage(t, c, disk_gb, at, self._container_gb) for c in asked for t in self._tiers]
         if self._missing:
-            return Answer(self._marked(await self._public(pages, constraint) if pages and spot is not True else ()))
+            return AnswerPart(self._marked(await self._public(pages, constraint) if pages and spot is not True else ()))
         pace = "spare" if spare else None if rest is None else "rest"
         searches = [self._page(page, constraint, pace) for page in pages] if spot is not True else []
         if spot is not False and pages:
@@ -166,11 +160,11 @@ class RunPodProvider(CloudAdapter):
         why = [answer.completeness.why for answer in answers if not answer.completeness.is_complete]
         lacks = next(iter(why), offers.lacks(rest))
         if left:
-            return Answer(found, Completeness.partial(offers.MORE_COUNTS), offers.rest_of(left, lacks))
-        return Answer(found, Completeness.partial(lacks) if lacks else COMPLETE)
+            return AnswerPart(found, Completeness.partial(offers.MORE_COUNTS), offers.rest_of(left, lacks))
+        return AnswerPart(found, Completeness.partial(lacks) if lacks else COMPLETE)
 
     def copied_rest(
-        self, copy: Copy, first: Answer[Offer], constraint: GpuConstraint, disk_gb: int
+        self, copy: Copy, first: AnswerPart[Offer], constraint: GpuConstraint, disk_gb: int
     ) -> tuple[Offer, ...]:
         """What the copy has at the GPU counts that were not read yet."""
         counts = offers.counts(constraint, first.rest)
@@ -197,28 +191,28 @@ class RunPodProvider(CloudAdapter):
             raise self._explained(error)
         return gpu_types.found(body, pages, constraint, PriceField.ON_DEMAND)
 
-    async def _page(self, page: CatalogPage, constraint: GpuConstraint, pace: str | None = None) -> Answer[Offer]:
+    async def _page(self, page: CatalogPage, constraint: GpuConstraint, pace: str | None = None) -> AnswerPart[Offer]:
         params = offers.query(page, constraint.cuda_min)
         body = await self._read("GET", "/v2/catalog/gpus", params=params, pace=pace)
-        return Answer(offers.offers(body, page, constraint))
+        return AnswerPart(offers.offers(body, page, constraint))
 
-    async def _spot_beside(self, pages: Iterable[CatalogPage], constraint: GpuConstraint) -> Answer[Offer]:
+    async def _spot_beside(self, pages: Iterable[CatalogPage], constraint: GpuConstraint) -> AnswerPart[Offer]:
         """As `_spot_pages`; a failure of the older API hides no on-demand offer, and is said."""
         try:
             return await self._spot_pages(pages, constraint)
         except ProviderError as error:
-            return Answer((), Completeness.partial(f"RunPod's spot offers were not read: {error.message}."))
+            return AnswerPart((), Completeness.partial(f"RunPod's spot offers were not read: {error.message}."))
 
-    async def _spot_pages(self, pages: Iterable[CatalogPage], constraint: GpuConstraint) -> Answer[Offer]:
+    async def _spot_pages(self, pages: Iterable[CatalogPage], constraint: GpuConstraint) -> AnswerPart[Offer]:
         """The interruptible offers of these pages, in one call; none where RunPod rents no such pods."""
         if not await self._spot_is_rented():
-            return Answer()
+            return AnswerPart()
         pages = tuple(pages)
         body = await self._read("POST", "/graphql", json=interruptible.query(pages, constraint))
         error = graphql_error(body)
         if error is not None:
             raise error
-        return Answer(interruptible.found(body, pages, constraint))
+        return AnswerPart(interruptible.found(body, pages, constraint))
 
     async def _spot_is_rented(self) -> bool:
         """Ask RunPod once whether its call for interruptible pods still exists, where the setting is on."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -16,8 +16,8 @@ from providers.adapter_helpers import joined, listed, number, only, pending, rul
 from providers.capabilities import BillGranularity, BillingRule, BillingStart, Capabilities, PortAccess, PriceSource
 from providers.clouds.vast import billing, instances, offers
 from providers.clouds.vast.errors import CLOUD, call_error, create_error, not_there, start_queued
-from providers.clouds.vast.offers import Page
-from providers.completeness import COMPLETE, Answer, Completeness
+from providers.clouds.vast.offers import SearchPage
+from providers.completeness import COMPLETE, AnswerPart, Completeness, Rest
 from providers.contract import Balance, Charge, Copy, InstanceSpec, Listing, NotSeen, ObservedInstance, Offer, Preflight
 from providers.errors import InsufficientFunds, NoCapacity, ProviderError, UnexpectedResponse
 from providers.http import HttpReply
@@ -104,17 +104,11 @@ class VastProvider(CloudAdapter):
     # ── looking ──────────────────────────────────────────────────────────────────────────────────
 
     async def offers(
-        self,
-        constraint: GpuConstraint,
-        *,
-        disk_gb: int,
-        spot: bool | None,
-        rest: Mapping[str, str] | None = None,
-        spare: bool = False,
-    ) -> Answer[Offer]:
+        self, constraint: GpuConstraint, *, disk_gb: int, spot: bool | None, rest: Rest = None, spare: bool = False
+    ) -> AnswerPart[Offer]:
         """One filtered page per price type, cheapest first; the rest goes on from the last price of each."""
         if constraint.names and not offers.gpu_names(constraint):
-            return Answer()
+            return AnswerPart()
         kinds = [kind for kind, wanted in ((offers.ON_DEMAND, False), (offers.BID, True)) if spot in {None, wanted}]
         above = {kind: None if rest is None else float(rest[kind]) for kind in kinds if rest is None or kind in rest}
         pace = "spare" if spare else "search" if rest is None else "rest"
@@ -124,12 +118,12 @@ class VastProvider(CloudAdapter):
         lacks = any(page.is_stuck for page in pages) or offers.LACKS in (rest or {})
         if last_usd_h:
             following = last_usd_h | ({offers.LACKS: ""} if lacks else {})
-            return Answer(self._marked(found), Completeness.partial(offers.MORE_PAGES), following)
+            return AnswerPart(self._marked(found), Completeness.partial(offers.MORE_PAGES), following)
         complete = Completeness.partial(offers.MORE_AT_ONE_PRICE) if lacks else COMPLETE
-        return Answer(self._marked(found), complete)
+        return AnswerPart(self._marked(found), complete)
 
     def copied_rest(
-        self, copy: Copy, first: Answer[Offer], constraint: GpuConstraint, disk_gb: int
+        self, copy: Copy, first: AnswerPart[Offer], constraint: GpuConstraint, disk_gb: int
     ) -> tuple[Offer, ...]:
         """What the copy has above the last price of the page that was read."""
         return offers.copied_rest(copy, first, constraint, disk_gb)
@@ -145,7 +139,9 @@ class VastProvider(CloudAdapter):
         rows = offers.rows(await self._read("POST", "/api/v0/bundles/", json=body))
         return same(tuple(offers.translate(rows, only(offer), disk_gb=disk_gb, kind=kind, at=at)), offer)
 
-    async def _page(self, constraint: GpuConstraint, disk_gb: int, kind: str, above: float | None, pace: str) -> Page:
+    async def _page(
+        self, constraint: GpuConstraint, disk_gb: int, kind: str, above: float | None, pace: str
+    ) -> SearchPage:
         at = self._clock.now()
         body = offers.query(
             constraint, disk_gb=disk_gb, kind=kind, verified_only=self._verified_only, above_usd_h=above

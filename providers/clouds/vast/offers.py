@@ -12,7 +12,7 @@ from typing import Any, TypeGuard
 from ledger.kernel.job import GpuConstraint
 from providers.adapter_helpers import fits, number
 from providers.clouds.vast.errors import CLOUD
-from providers.completeness import Answer
+from providers.completeness import AnswerPart
 from providers.contract import Copy, Offer
 from providers.errors import UnexpectedResponse
 from providers.gpus.table import GPUS, canonical, spellings
@@ -32,7 +32,7 @@ MORE_AT_ONE_PRICE = "Vast has more offers at one price than it shows."
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class SearchPage:
     """One answer to a search. `last_usd_h` is where the next one begins; empty where this one is the last."""
 
     kind: str
@@ -42,17 +42,17 @@ class Page:
     is_stuck: bool = False
 
 
-def page(kind: str, found: tuple[Offer, ...], rows: list[dict[str, Any]], above: float | None) -> Page:
+def page(kind: str, found: tuple[Offer, ...], rows: list[dict[str, Any]], above: float | None) -> SearchPage:
     """Return the page that these rows are. Fewer of them than an answer may hold are the last ones."""
     last = rows[-1].get("dph_total") if rows else None
     if len(rows) < ROWS_MAX:
-        return Page(kind, found)
+        return SearchPage(kind, found)
     if not isinstance(last, int | float) or (above is not None and not last > above):
-        return Page(kind, found, is_stuck=True)
-    return Page(kind, found, repr(float(last)))
+        return SearchPage(kind, found, is_stuck=True)
+    return SearchPage(kind, found, repr(float(last)))
 
 
-def copied_rest(copy: Copy, first: Answer[Offer], constraint: GpuConstraint, disk_gb: int) -> tuple[Offer, ...]:
+def copied_rest(copy: Copy, first: AnswerPart[Offer], constraint: GpuConstraint, disk_gb: int) -> tuple[Offer, ...]:
     """What a copy has of the pages behind a first answer: above its last price, so that what is gone stays gone."""
     rest, read = first.rest or {}, {(offer.key, offer.spot) for offer in first}
     found = []

@@ -14,8 +14,8 @@ from bot.rules.policy.policy import Policy
 from ledger.kernel.job import SpotPolicy
 from providers.contract import Offer
 from providers.errors import OutcomeUnknown, ProviderError
+from tests.providers.read_offers import WHOLE
 from tests.rules.builders import CLOUDS, job, offer
-from tests.support.offers import WHOLE
 
 A = offer("a", machine_id="m1", host_id="h1")
 B = offer("b", price_usd_h=Decimal("0.42"), machine_id="m1", host_id="h2")

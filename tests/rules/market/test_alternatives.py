@@ -12,8 +12,8 @@ from bot.rules.market.ranking import BEST_COST, rank
 from bot.rules.market.relaxation import relax
 from bot.rules.policy.policy import Policy
 from ledger.kernel.job import GpuConstraint
+from tests.providers.read_offers import WHOLE
 from tests.rules.builders import CLOUDS, job, offer
-from tests.support.offers import WHOLE
 
 POLICY = Policy()
 ANY = GpuConstraint(count_min=1, count_max=8)

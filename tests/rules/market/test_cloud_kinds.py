@@ -10,8 +10,8 @@ import pytest
 
 from bot.rules.market.ranking import FREE, rank
 from bot.rules.policy.policy import Policy
+from tests.providers.read_offers import WHOLE
 from tests.rules.builders import CLOUDS, capabilities, job, offer
-from tests.support.offers import WHOLE
 
 POLICY = Policy()
 

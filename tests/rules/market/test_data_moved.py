@@ -10,9 +10,9 @@ from bot.rules.market.estimate import Estimate, estimate
 from bot.rules.market.parts import COMPONENTS
 from bot.rules.market.ranking import rank
 from providers.contract import Offer
+from tests.providers.read_offers import WHOLE
 from tests.rules.builders import CLOUDS
 from tests.rules.market.test_run_cost_properties import POLICY, WORDS, h100, run, wanted
-from tests.support.offers import WHOLE
 
 DATA = ("dataset=200GB",)
 CLOSE, FAR = "EU-RO-1", "US-KS-2"

@@ -15,8 +15,8 @@ from bot.rules.market.ranking import rank
 from bot.rules.policy.policy import Policy
 from ledger.kernel.job import GpuConstraint, SpotPolicy
 from providers.contract import Offer, Stock
+from tests.providers.read_offers import WHOLE
 from tests.rules.builders import CLOUDS, OFFERS, job, offer
-from tests.support.offers import WHOLE
 
 POLICY = Policy()
 ANY = job(gpu=GpuConstraint((), 1, 8))

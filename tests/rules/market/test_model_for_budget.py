@@ -21,8 +21,8 @@ from bot.rules.sizing.throughput import FinishedRun
 from bot.rules.sizing.workload import Workload
 from providers.contract import Offer
 from providers.gpus.table import GPUS
+from tests.providers.read_offers import WHOLE
 from tests.rules.builders import CLOUDS, offer
-from tests.support.offers import WHOLE
 
 POLICY = Policy()
 PRICES = {"RTX4090": "0.35", "H100-SXM": "2.10", "A100-SXM-80GB": "1.20", "H200": "3.20", "L40S": "0.80"}

@@ -14,8 +14,8 @@ from bot.rules.market.parts import loss_chance, reliability
 from bot.rules.market.ranking import rank
 from bot.rules.policy.policy import Policy
 from providers.contract import HostRecord
+from tests.providers.read_offers import WHOLE
 from tests.rules.builders import CLOUDS, SHARES, job, offer
-from tests.support.offers import WHOLE
 
 DAY = Decimal(24)
 RECORDS = st.builds(

@@ -18,8 +18,8 @@ from bot.rules.market.relaxation import relax
 from bot.rules.policy.policy import Policy
 from ledger.kernel.job import GpuConstraint, JobRequest, SpotPolicy
 from providers.contract import Offer, Stock
+from tests.providers.read_offers import WHOLE
 from tests.rules.builders import CLOUDS, OFFERS, job, offer
-from tests.support.offers import WHOLE
 
 POLICY = Policy()
 ANY = GpuConstraint(count_min=1, count_max=8)

@@ -12,8 +12,8 @@ from bot.rules.market.ranking import rank
 from bot.rules.market.relaxation import relax, widest
 from bot.rules.policy.policy import Policy
 from ledger.kernel.job import GpuConstraint, JobRequest, SpotPolicy
+from tests.providers.read_offers import WHOLE
 from tests.rules.builders import CLOUDS, job, offer
-from tests.support.offers import WHOLE
 
 POLICY = Policy()
 

@@ -19,8 +19,8 @@ from bot.rules.policy.policy import Policy
 from bot.rules.sizing.run_time import RunTime, checkpoint_gb, finished_run, run_time
 from ledger.kernel.job import GpuConstraint, JobRequest, SpotPolicy
 from providers.contract import Offer
+from tests.providers.read_offers import WHOLE
 from tests.rules.builders import CLOUDS, OFFERS, SHARES, job, offer
-from tests.support.offers import WHOLE
 
 POLICY = Policy()
 WORDS = ("model=1B", "tokens=2B", "seq=2048", "batch=512", "precision=bf16")

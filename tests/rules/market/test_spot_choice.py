@@ -11,8 +11,8 @@ from bot.rules.market.ranking import rank
 from bot.rules.policy.policy import Policy
 from ledger.kernel.job import SpotPolicy
 from providers.contract import Offer
+from tests.providers.read_offers import WHOLE
 from tests.rules.builders import CLOUDS, job, offer
-from tests.support.offers import WHOLE
 
 ANY = job("6", spot=SpotPolicy.ANY)
 

@@ -23,8 +23,8 @@ from bot.rules.sizing.start_times import InstanceHistory, Losses, OwnTimes, own_
 from bot.rules.viability.interconnect import host_speed
 from ledger.kernel.job import GpuConstraint, JobRequest, SpotPolicy
 from providers.contract import HostRecord, Offer, Stock
+from tests.providers.read_offers import WHOLE
 from tests.rules.builders import CLOUDS, OFFERS, SHARES, job, offer
-from tests.support.offers import WHOLE
 
 #: Enough good hours to bring 0.95 to exactly 0.96.
 DAYS = Decimal(60)

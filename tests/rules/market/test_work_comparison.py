@@ -14,8 +14,8 @@ from bot.rules.policy.policy import Policy
 from ledger.kernel.job import JobRequest
 from providers.contract import Offer
 from providers.gpus.table import GPUS
+from tests.providers.read_offers import WHOLE
 from tests.rules.builders import CLOUDS, job, offer
-from tests.support.offers import WHOLE
 
 POLICY = Policy()
 PRICES = {"RTX4090": "0.35", "H100-SXM": "2.10", "A100-SXM-80GB": "1.20", "T4": "0.15", "RTX5090": "0.60"}

@@ -16,9 +16,9 @@ from bot.rules.viability.compatibility import capability
 from bot.rules.viability.obstacles import IN_SHORT, SENTENCES, Obstacle
 from ledger.kernel.job import GpuConstraint
 from providers.gpus.table import GPUS
+from tests.providers.read_offers import WHOLE
 from tests.rules.builders import CLOUDS, job, offer
 from tests.rules.viability.corpus import ACCEPTED, REFUSED, Row
-from tests.support.offers import WHOLE
 
 POLICY = Policy(max_gpus=64)
 AT_LEAST, EACH = 60, 8

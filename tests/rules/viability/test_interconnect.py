@@ -13,8 +13,8 @@ from bot.rules.sizing.host_speed import WATTS, HostSpeed
 from bot.rules.viability.interconnect import host_speed, measured_gb_s, slow_host
 from ledger.kernel.job import GpuConstraint
 from providers.gpus.table import GPUS
+from tests.providers.read_offers import WHOLE
 from tests.rules.builders import CLOUDS, job, offer
-from tests.support.offers import WHOLE
 
 SLOW = "This host's GPUs exchange data at 6 GB/s instead of 32 GB/s, so a run that shares its weights takes longer."
 

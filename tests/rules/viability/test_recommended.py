@@ -16,8 +16,8 @@ from ledger.kernel.job import GpuConstraint
 from providers.contract import Offer
 from providers.gpus.table import GPUS
 from providers.images import Vendor
+from tests.providers.read_offers import WHOLE
 from tests.rules.builders import CLOUDS, job, offer
-from tests.support.offers import WHOLE
 
 POLICY = Policy()
 #: GPU, number, dollars per hour of all, GB of the host's memory, GB of disk, newest CUDA of the driver.

@@ -11,8 +11,8 @@ from bot.rules.market.filters import image_of, least_cuda
 from bot.rules.market.ranking import rank
 from bot.rules.policy.policy import Policy
 from ledger.kernel.job import GpuConstraint
+from tests.providers.read_offers import WHOLE
 from tests.rules.builders import CLOUDS, capabilities, job, offer
-from tests.support.offers import WHOLE
 
 POLICY = Policy(max_gpus=64)
 OWN = "own/image:1"

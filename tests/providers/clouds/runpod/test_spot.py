@@ -30,8 +30,8 @@ from providers.rate_limits import LocalPacer
 from providers.registry import REGISTRY
 from providers.sandbox.clock import SandboxTiming
 from tests.providers.clouds.runpod.served import Served, grant, running
+from tests.providers.read_offers import every_offer
 from tests.support.clock import SteppedClock
-from tests.support.offers import every_offer
 
 H100 = GpuConstraint(("H100-SXM",), 1, 2)
 

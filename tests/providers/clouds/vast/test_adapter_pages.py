@@ -16,9 +16,9 @@ from ledger.kernel.job import GpuConstraint
 from providers.clouds.vast.adapter import VastConfig, VastProvider
 from providers.errors import UnexpectedResponse
 from providers.registry import REGISTRY
+from tests.providers.read_offers import every_offer
 from tests.providers.scripted import Scripted, answer, playing
 from tests.support.clock import SteppedClock
-from tests.support.offers import every_offer
 
 
 @asynccontextmanager

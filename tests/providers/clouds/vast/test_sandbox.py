@@ -19,7 +19,7 @@ from providers.errors import (
 )
 from tests.contract.served import DISK_GB, LABEL, Clouds, serving
 from tests.providers.clouds.vast.served import Vast, bench, create
-from tests.support.offers import every_offer
+from tests.providers.read_offers import every_offer
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
