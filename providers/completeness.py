@@ -139,7 +139,7 @@ class AnswerPart(Sequence[Item_co], Generic[Item_co]):
     rest: Rest = None
 
     def __post_init__(self) -> None:
-        """Refuse a complete answer that goes on."""
+        """Refuse a complete answer with a rest."""
         if self.rest is not None and self.completeness.is_complete:
             raise ValueError("an answer with a rest is not complete")
 

@@ -36,7 +36,7 @@ COUNT_MAX = 16
 REGION_UNKNOWN = "any"
 #: Why an answer does not hold everything.
 MORE_COUNTS = "RunPod's other GPU counts were not read."
-#: The keys in the rest of a search: the GPU counts that were not read, and what it lacks for good.
+#: The keys in the rest of a search: the GPU counts that were not read, and what it will always lack.
 _COUNTS, _LACKS = "counts", "lacks"
 _STOCK: Mapping[str, Stock] = {s.value.upper(): s for s in Stock}
 
@@ -49,12 +49,12 @@ def counts(constraint: GpuConstraint, rest: Mapping[str, str] | None) -> tuple[i
 
 
 def rest_of(left: Sequence[int], lacks: str) -> dict[str, str]:
-    """Where a search goes on that left these counts. `lacks` is what it lacks for good, "" for nothing."""
+    """Say where a search continues that left these counts. `lacks` is what it will always lack, "" for nothing."""
     return {_COUNTS: ",".join(map(str, left)), _LACKS: lacks}
 
 
 def lacks(rest: Mapping[str, str] | None) -> str:
-    """What the earlier answers of a search lack for good; "" for nothing."""
+    """Say what the earlier answers of a search lack; "" for nothing."""
     return (rest or {}).get(_LACKS, "")
 
 

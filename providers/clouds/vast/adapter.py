@@ -106,7 +106,7 @@ class VastProvider(CloudAdapter):
     async def offers(
         self, constraint: GpuConstraint, *, disk_gb: int, spot: bool | None, rest: Rest = None, spare: bool = False
     ) -> AnswerPart[Offer]:
-        """One filtered page per price type, cheapest first; the rest goes on from the last price of each."""
+        """One filtered page per price type, cheapest first; the rest continues from the last price of each."""
         if constraint.names and not offers.gpu_names(constraint):
             return AnswerPart()
         kinds = [kind for kind, wanted in ((offers.ON_DEMAND, False), (offers.BID, True)) if spot in {None, wanted}]

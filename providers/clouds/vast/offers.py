@@ -26,7 +26,7 @@ ON_DEMAND, BID = "on-demand", "bid"
 LEAST_MB_PER_GB, MOST_MB_PER_GB = 930, 1100
 #: Why an answer does not hold everything.
 MORE_PAGES = "Vast has more offers than one answer holds."
-#: The key in a rest of a search that lacks offers for good.
+#: The key in a rest of a search that will always lack offers.
 LACKS = "lacks"
 MORE_AT_ONE_PRICE = "Vast has more offers at one price than it shows."
 

@@ -80,7 +80,8 @@ async def test_the_whole_market_takes_its_documented_pace_and_leaves_a_turn_to_o
     assert vast.clock.monotonic() == before_s, "as many pages as a burst has, less one turn, take no time"
     await paced.offers(vast.one, disk_gb=40, spot=False)
     assert vast.clock.monotonic() == before_s, "another search does not wait behind them"
-    assert (await every_offer(paced, everything, disk_gb=40, spot=False)).items == first.items
+    again = await every_offer(paced, everything, disk_gb=40, spot=False)
+    assert {offer.key for offer in again} == {offer.key for offer in first}
     await paced.close()
     assert vast.clock.monotonic() - before_s >= 24
 
@@ -88,20 +89,15 @@ async def test_the_whole_market_takes_its_documented_pace_and_leaves_a_turn_to_o
 async def test_the_copy_of_the_market_takes_only_turns_that_nobody_waits_for(vast: Vast) -> None:
     vast.timing(enforce_rate_limits=True)
     vast.step(60)
-    paced, everything, calls = vast.replica(), GpuConstraint(count_max=8), 0
-    answer = None
-    for _ in range(9):
-        try:
-            rest = None if answer is None else answer.rest
-            answer = await paced.offers(everything, disk_gb=40, spot=False, rest=rest, spare=True)
-            calls += 1
-        except RateLimited as error:
-            assert 0 < (error.retry_after_s or 0) <= 12
-            break
-    assert calls == 2
+    paced, everything, before_s = vast.replica(), GpuConstraint(count_max=8), vast.clock.monotonic()
+    answer = await paced.offers(everything, disk_gb=40, spot=False, spare=True)
+    answer = await paced.offers(everything, disk_gb=40, spot=False, rest=answer.rest, spare=True)
+    with pytest.raises(RateLimited) as refused:
+        await paced.offers(everything, disk_gb=40, spot=False, rest=answer.rest, spare=True)
+    assert 0 < (refused.value.retry_after_s or 0) <= 12
     for _ in range(4):
         await paced.offers(vast.one, disk_gb=40, spot=False)
-    assert vast.clock.monotonic() == 60, "four turns of six are left to people"
+    assert vast.clock.monotonic() == before_s, "four turns of six are left to people"
     await paced.close()
 
 
