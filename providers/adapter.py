@@ -17,13 +17,16 @@ from pydantic import BaseModel, ConfigDict, SecretStr
 
 from ledger.kernel.clock import Clock
 from ledger.kernel.grant import Grant
+from ledger.kernel.job import GpuConstraint
 from ledger.kernel.network_guard import forbid_in_transaction
 from providers.adapter_helpers import only, same
 from providers.capabilities import Capabilities, PriceSource
 from providers.cloud_names import machines_of
+from providers.completeness import AnswerPart
 from providers.contract import (
     Balance,
     Charge,
+    Copy,
     InstanceSpec,
     NotSeen,
     ObservedInstance,
@@ -150,6 +153,12 @@ class CloudAdapter(Provider):
         if self._missing:
             raise AuthFailed(self.name, self._locked)
         return same(await self.offers(only(offer), disk_gb=disk_gb, spot=offer.spot), offer)
+
+    def copied_rest(
+        self, copy: Copy, first: AnswerPart[Offer], constraint: GpuConstraint, disk_gb: int
+    ) -> tuple[Offer, ...]:
+        """Nothing: without pages the first answer has no rest."""
+        return ()
 
     async def find(self, name_suffix: str) -> tuple[ObservedInstance, ...] | NotSeen:
         """Read the whole account: no cloud filters by the end of a name."""

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Iterable
 from dataclasses import replace
 from datetime import UTC, datetime, tzinfo
 from decimal import Decimal, InvalidOperation
-from typing import Any
+from typing import Any, TypeVar
 
 from ledger.kernel.job import GpuConstraint
 from ledger.kernel.ports import HIGHEST, LOWEST
@@ -17,6 +17,8 @@ from providers.errors import UnexpectedResponse
 
 #: No price, size or time of an API comes near it; larger numbers would overflow what is computed from them.
 LARGEST = Decimal(10) ** 12
+
+Read = TypeVar("Read")
 
 
 def number(value: Any, largest: Decimal = LARGEST) -> Decimal | None:
@@ -107,17 +109,17 @@ def same(found: Iterable[Offer], offer: Offer) -> Offer | None:
     return next((fresh for fresh in found if fresh.key == offer.key), None)
 
 
-async def joined(searches: Iterable[Awaitable[tuple[Offer, ...]]]) -> tuple[Offer, ...]:
-    """The offers of several concurrent searches.
+async def joined(searches: Iterable[Awaitable[Read]]) -> list[Read]:
+    """The answers of several concurrent searches.
 
     Every search is awaited before the first error is raised, so that no call is left running behind it.
     """
     answers = await asyncio.gather(*searches, return_exceptions=True)
-    found: tuple[Offer, ...] = ()
+    found: list[Read] = []
     for answer in answers:
         if isinstance(answer, BaseException):
             raise answer
-        found += answer
+        found.append(answer)
     return found
 
 

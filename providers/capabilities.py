@@ -122,6 +122,10 @@ class Capabilities:
     #: Longest instance name and the characters allowed in it besides letters and digits.
     name_max: int = 191
     name_extra_chars: str = "-_"
+    #: Whether the first answer to a search is all that fits; where it may not be, the ticker copies the whole market.
+    market_in_one: bool = True
+    #: Whether each offer's own CUDA says enough; where not, what is in stock depends on the CUDA that is asked for.
+    cuda_in_offers: bool = True
     #: How often may be called, per group of endpoints of the adapter.
     rate_limits: Mapping[str, Pace] = field(default_factory=dict)
     #: What its offers are read from now: the account, or what a cloud shows to anybody while no key is set.

@@ -1,4 +1,4 @@
-"""How complete an answer is: a value that goes with the answer, as a `ProofOfEnd` goes with an end.
+"""Say how complete an answer is: a value that goes with the answer, as a `ProofOfEnd` goes with an end.
 
 Who reads a market, a listing, a checkpoint or an instance says how much of it was read. What is said about the whole,
 such as *cheapest*, *none* or *gone*, takes a `ProofOfWhole`, and only a complete answer has one.
@@ -6,10 +6,15 @@ such as *cheapest*, *none* or *gone*, takes a `ProofOfWhole`, and only a complet
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from typing import Generic, TypeVar, overload
+
+#: Where a read goes on: only who made the answer reads it, and None means that nothing follows.
+Rest = Mapping[str, str] | None
+Item_co = TypeVar("Item_co", covariant=True)
 
 
 class Extent(StrEnum):
@@ -120,3 +125,34 @@ def of_all(parts: Mapping[str, Completeness]) -> Completeness:
 
 def _missing(name: str, part: Completeness) -> str:
     return f"{name}: the answer is old." if part.extent is Extent.STALE else f"{name}: no answer."
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerPart(Sequence[Item_co], Generic[Item_co]):
+    """Hold what one read returned, and how complete it is.
+
+    `rest` says where the read can go on.
+    """
+
+    items: tuple[Item_co, ...] = ()
+    completeness: Completeness = COMPLETE
+    rest: Rest = None
+
+    def __post_init__(self) -> None:
+        """Refuse a complete answer with a rest."""
+        if self.rest is not None and self.completeness.is_complete:
+            raise ValueError("an answer with a rest is not complete")
+
+    def __len__(self) -> int:
+        """Count what was returned."""
+        return len(self.items)
+
+    @overload
+    def __getitem__(self, at: int) -> Item_co: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> tuple[Item_co, ...]: ...
+
+    def __getitem__(self, at: int | slice) -> Item_co | tuple[Item_co, ...]:
+        """Return one item, or several."""
+        return self.items[at]

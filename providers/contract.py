@@ -17,6 +17,7 @@ from ledger.kernel.job import GpuConstraint
 from ledger.kernel.ports import Port
 from ledger.kernel.proof import Absence
 from providers.capabilities import Capabilities, PriceSource
+from providers.completeness import AnswerPart, Rest
 from providers.errors import UnexpectedResponse
 
 #: The longest id of an instance, and the longest name of a GPU, that the ledger's columns hold.
@@ -288,6 +289,14 @@ class Preflight:
     code: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """Everything that a cloud sold at one time, on-demand or spot, priced for a disk of `disk_gb`."""
+
+    offers: tuple[Offer, ...]
+    disk_gb: int
+
+
 @runtime_checkable
 class Provider(Protocol):
     """One account at one cloud."""
@@ -298,12 +307,23 @@ class Provider(Protocol):
     account: str
 
     async def offers(
-        self, constraint: GpuConstraint, *, disk_gb: int, spot: bool | None, pages: int = 1
-    ) -> tuple[Offer, ...]:
-        """Priced offers that the cloud's own filter returned for `constraint`, at most `pages` pages.
+        self, constraint: GpuConstraint, *, disk_gb: int, spot: bool | None, rest: Rest = None, spare: bool = False
+    ) -> AnswerPart[Offer]:
+        """Priced offers that the cloud's own filter returned for `constraint`, and whether these are all of them.
 
         `spot` True asks for interruptible offers only, False for on-demand only, None for both. An offer is rentable
         now as far as the cloud knows; every limit is checked again by the caller. `memory_gb` is nominal per GPU.
+
+        The first answer is as quick as the cloud can be; with its `rest` the next call goes on. `spare` uses only
+        turns that nobody waits for: `RateLimited` where none is free, and then nothing was sent.
+        """
+
+    def copied_rest(
+        self, copy: Copy, first: AnswerPart[Offer], constraint: GpuConstraint, disk_gb: int
+    ) -> tuple[Offer, ...]:
+        """The offers of the rest of a `first` answer, from an earlier copy of the whole market.
+
+        Each is priced for `disk_gb`. What the copy has and the first answer should have had, too, is gone.
         """
 
     async def requote(self, offer: Offer, *, disk_gb: int) -> Offer | None:
@@ -364,30 +384,3 @@ class Provider(Protocol):
 
     async def close(self) -> None:
         """Release connections."""
-
-
-@dataclass(frozen=True, slots=True)
-class Leftover:
-    """Something in the account besides instances. `name` carries our machine label at its right end when it is ours.
-
-    `what` says in words what it is, such as SSH key. It costs nothing and nothing is lost with it.
-    """
-
-    cloud: str
-    ref: str
-    name: str
-    what: str
-
-
-@runtime_checkable
-class Leaves(Protocol):
-    """The extra methods of a provider whose creates leave something behind that does not end with the instance.
-
-    What an adapter makes besides instances, it names by the grant's label and tells here; the others lack this part.
-    """
-
-    async def leftovers(self) -> tuple[Leftover, ...]:
-        """Everything of that kind in the account, no matter who made it; an error rather than a part of it."""
-
-    async def remove(self, leftover: Leftover) -> None:
-        """Delete one leftover. Idempotent: already gone is success, not an error. Running instances are not touched."""

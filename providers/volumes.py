@@ -16,6 +16,7 @@ from ledger.kernel.grant import Grant
 from ledger.kernel.job import GpuConstraint, volume_of
 from providers.adapter import CloudAdapter
 from providers.capabilities import BillGranularity, BillingRule, BillingStart, Capabilities, PortAccess
+from providers.completeness import AnswerPart, Rest
 from providers.contract import InstanceSpec, InstanceStatus, Listing, NotSeen, ObservedInstance, Offer
 from providers.errors import InvalidSpec
 from providers.http import HttpReply
@@ -83,15 +84,15 @@ class VolumeAdapter(CloudAdapter):
         """Raise what an answer to a delete means that did not take the order."""
 
     async def offers(
-        self, constraint: GpuConstraint, *, disk_gb: int, spot: bool | None, pages: int = 1
-    ) -> tuple[Offer, ...]:
+        self, constraint: GpuConstraint, *, disk_gb: int, spot: bool | None, rest: Rest = None, spare: bool = False
+    ) -> AnswerPart[Offer]:
         """One offer per region, for who asks for a volume of a size that there is."""
         least, most = self.capabilities.volume_gb or (1, 0)
         (asked, *others) = constraint.names or ("",)
         if others or not volume_of(asked) or spot is True or self._missing or not least <= disk_gb <= most:
-            return ()
+            return AnswerPart()
         at, price = self._clock.now(), money.rate(self.price_usd_h(Decimal(disk_gb)))
-        return tuple(
+        offers = tuple(
             Offer(
                 cloud=self.name,
                 key=place,
@@ -110,6 +111,7 @@ class VolumeAdapter(CloudAdapter):
             )
             for place in sorted(await self._places())
         )
+        return AnswerPart(offers)
 
     async def get(self, ref: str) -> ObservedInstance | NotSeen:
         """One volume, from the complete list."""

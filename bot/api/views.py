@@ -27,12 +27,13 @@ from bot.rules.nodes.host_keys import KeyMatch, compare
 from bot.rules.policy.tiers import ApproverGroup
 from bot.rules.sessions.running_time import seconds_run
 from bot.rules.values.job_text import what_is_requested
-from bot.rules.values.waiting_text import waits_for
+from bot.rules.values.waiting_text import LOOKS, waits_for
+from bot.services.approvals import terms
 from bot.services.billing.metering import cost_now
 from bot.services.billing.true_up import Range
 from bot.services.checkpoints.hold import disk_rate
 from bot.services.grants import amendments
-from bot.services.market.codec import hold_line, offer_from_json, outlook_of, parts_line
+from bot.services.market.codec import completeness_of_quote, hold_line, offer_from_json, outlook_of, parts_line
 from bot.services.migrations.messages import progress
 from bot.services.nodes.connection import SSH_PORT, api_url, known_hosts, ssh_command
 from bot.services.nodes.host_keys import reported_key
@@ -77,6 +78,8 @@ def request_out(ctx: Context, view: RequestView, mandate: ApproverGroup, hint: s
             *(str(one.get("sentence", "")) for one in (quote.excluded if quote else [])),
             *(str(one["sentence"]) for one in (quote.clouds if quote else []) if one.get("sentence")),
         ],
+        looking_at=list(terms.looking_at(request)),
+        completeness=completeness_of_quote(quote) if quote is not None else None,
         wait=_wait(view),
         waiting=_waiting(ctx, view, mentioned_approvers(ctx.policy, mandate))
         if request.state is RequestState.PENDING
@@ -94,7 +97,7 @@ def _wait(view: RequestView) -> WaitOut | None:
     if limits is None:
         return None
     return WaitOut(
-        sentence=f"It {waits_for(request.job, limits.from_at, limits.until)}.",
+        sentence=f"It {waits_for(request.job, limits.from_at, limits.until)}.{LOOKS if request.job.wait else ''}",
         from_at=limits.from_at,
         until=limits.until,
         price_cap_usd_h=limits.price_cap_usd_h,

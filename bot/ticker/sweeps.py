@@ -81,6 +81,15 @@ class CloudWatch:
         return 1
 
 
+def market_copy(ctx: Context, cloud: str) -> Callable[[], Awaitable[int]]:
+    """Return the job that copies a cloud's market call by call, at a share of the cloud's own pace."""
+
+    async def copied() -> int:
+        return await ctx.catalog.copy_next(cloud, ctx.policy)
+
+    return copied
+
+
 def jobs(ctx: Context, messenger: Messenger | None, recover: Recover | None) -> list[ScheduledJob]:
     """Return every job of one process.
 
@@ -130,6 +139,8 @@ def jobs(ctx: Context, messenger: Messenger | None, recover: Recover | None) -> 
         ScheduledJob("leftovers", lambda: cleanup.leftovers_due(ctx), cleanup.LOOK_S, (hints.leftovers,), drain=False),
         ScheduledJob("answers", lambda: idempotency.forget_due(ctx), idempotency.FORGET_EVERY_S, drain=False),
     ]
+    copied = ctx.catalog.copied_clouds
+    table += [ScheduledJob(f"market-{cloud}", market_copy(ctx, cloud), tick_s, drain=False) for cloud in copied]
     for cloud in ctx.providers:
         watch = CloudWatch(ctx, cloud)
         table.append(ScheduledJob(f"watch-{cloud}", watch.look, tick_s, (hints.sweep,), drain=False, hurry=watch.hurry))

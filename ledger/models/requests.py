@@ -46,6 +46,8 @@ class Request(Claimable, Base):
     outcome: Mapped[str] = mapped_column(SafeText, default="")
     #: Machines that failed for this request and are not tried again for it.
     failed_machines: Mapped[list[str]] = mapped_column(Json, default=list)
+    #: While clouds are still being read: which, since when, and what was found so far. It can't be approved until then.
+    looking: Mapped[dict[str, Any] | None] = mapped_column(Json)
 
     __table_args__ = (
         Index("ix_requests_state_created_at", "state", "created_at"),

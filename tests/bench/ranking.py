@@ -23,6 +23,7 @@ from bot.rules.policy.policy import Policy
 from ledger.kernel.job import GpuConstraint, JobRequest
 from providers.contract import Offer
 from tests.bench.market import Shelf, offers
+from tests.providers.read_offers import WHOLE
 from tests.support.clock import SteppedClock
 
 CLOUDS = ("vast", "runpod", "lambda", "tensordock")
@@ -62,7 +63,7 @@ def median_ms(work: Callable[[], object]) -> float:
 def ours_ms(every: Sequence[Offer], job: JobRequest) -> float:
     """What ranking takes."""
     able = {cloud: Shelf(cloud, ()).capabilities for cloud in CLOUDS}
-    return median_ms(lambda: rank(every, job, Policy(), able))
+    return median_ms(lambda: rank(every, job, Policy(), able, proof=WHOLE))
 
 
 def gpuhunt_ms(every: Sequence[Offer]) -> float | None:

@@ -8,6 +8,7 @@ from bot.rules.market.ranking import rank
 from bot.rules.policy.policy import Policy
 from tests.bench.market import Shelf
 from tests.bench.ranking import CLOUDS, EARLIER_RUN, JOB, MISSED, MOST_TIMES, RUN, market, ours_ms, verdict
+from tests.providers.read_offers import WHOLE
 
 SMALL = 400
 
@@ -19,7 +20,7 @@ def test_every_offer_is_looked_at_and_none_is_free() -> None:
     assert len(every) == SMALL
     assert all(one.price_usd_h and one.price_usd_h > 0 for one in every)
     for job in (JOB, RUN):
-        found = rank(every, job, Policy(), able)
+        found = rank(every, job, Policy(), able, proof=WHOLE)
         assert found.answered + sum(one.count for one in found.excluded) == SMALL
         assert found.options
     assert ours_ms(every, JOB) > 0

@@ -27,6 +27,7 @@ from ledger.kernel.job import GpuConstraint, JobRequest
 from providers.capabilities import BillingRule, Capabilities
 from providers.contract import Offer
 from providers.gpus.table import GPUS
+from tests.providers.read_offers import WHOLE
 
 SEED = 57
 MARKETS = 200
@@ -119,7 +120,7 @@ def ranked(run: str = RUN) -> Pick:
             )
             for name, price in prices.items()
         ]
-        return rank(sold, job, Policy(), {"vast": _CLOUD}, top=1).options[0].offer.gpu
+        return rank(sold, job, Policy(), {"vast": _CLOUD}, top=1, proof=WHOLE).options[0].offer.gpu
 
     return pick
 

@@ -74,10 +74,8 @@ def asked(words: str) -> JobRequest:
 
 
 async def planned(stage: Stage, words: str = WORDS) -> planner.Planned:
-    """A plan after the deeper pages were read, so that every question sees the same market."""
+    """A plan of these words."""
     ctx = stage.ctx
-    await planner.plan(ctx.catalog, ctx.clock, asked(words), ctx.policy)
-    await asyncio.gather(*ctx.catalog._deeper)
     return await planner.plan(ctx.catalog, ctx.clock, asked(words), ctx.policy)
 
 

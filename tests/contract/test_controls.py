@@ -19,6 +19,7 @@ from providers.sandbox.server import build_app
 from providers.sandboxes import sandboxes
 from tests.contract.recorder import Recorder
 from tests.contract.served import NAME, Bench, Clouds, banner, serving, unpaced
+from tests.providers.read_offers import every_offer
 from tests.support.clock import SteppedClock
 from tests.support.serving import serving as served
 
@@ -223,6 +224,6 @@ async def test_offers_without_a_usable_price_are_on_the_market_only_when_they_ar
     async with served(build_app(clouds, tick_s=None)) as url:
         for name, cloud in clouds.items():
             provider = REGISTRY[name].connect(cloud.environment(f"{url}/{name}"), clock, unpaced(clock))
-            found = await provider.offers(GpuConstraint(count_max=8), disk_gb=50, spot=False, pages=8)
+            found = await every_offer(provider, GpuConstraint(count_max=8), disk_gb=50, spot=False)
             await provider.close()
             assert any(one.price_usd_h is None or one.price_usd_h <= 0 for one in found) is bad_rows, name

@@ -8,8 +8,9 @@ from decimal import Decimal
 import pytest
 
 from ledger.kernel.proof import AbsenceRule, ProofOfEnd
-from providers.contract import InstanceStatus, Leaves, Listing, NotSeen
+from providers.contract import InstanceStatus, Listing, NotSeen
 from providers.errors import OutcomeUnknown, ProviderError, Unsupported
+from providers.leftovers import Leaves
 from providers.rate_limits import LocalPacer
 from tests.contract.served import DISK_GB, LABEL, NAME, OTHER, PROGRAM_S, Bench, banner
 
@@ -278,7 +279,7 @@ async def test_a_free_offer_is_what_is_left_of_the_hours(bench: Bench) -> None:
     assert bench.sandbox.withdraw("*") == 1
 
     assert before
-    assert await bench.provider.offers(bench.one, disk_gb=DISK_GB, spot=False) == ()
+    assert (await bench.provider.offers(bench.one, disk_gb=DISK_GB, spot=False)).items == ()
 
 
 @pytest.mark.parametrize("hostile", ["../users/current", "1/../../asks/2", "1?x=1", "", "1#", "%2e%2e"])

@@ -10,6 +10,7 @@ from ledger.kernel.job import GpuConstraint
 from providers.errors import NoCapacity, QuotaExceeded
 from providers.gpus.table import GPUS
 from tests.contract.served import DISK_GB, Bench
+from tests.providers.read_offers import every_offer
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -55,7 +56,7 @@ async def test_the_count_is_kept(bench: Bench, count: int) -> None:
 
 async def test_a_range_of_counts_is_a_range(bench: Bench) -> None:
     wanted = GpuConstraint(count_min=2, count_max=4)
-    found = await bench.provider.offers(wanted, disk_gb=DISK_GB, spot=False, pages=3)
+    found = await every_offer(bench.provider, wanted, disk_gb=DISK_GB, spot=False, calls=3)
 
     assert found
     assert all(2 <= o.gpu_count <= 4 for o in found)
@@ -68,7 +69,9 @@ async def test_memory_bounds_are_kept_by_nominal_size(bench: Bench) -> None:
 
     assert found
     assert {o.memory_gb for o in found} == {Decimal(size)}
-    assert await bench.provider.offers(GpuConstraint(memory_gb_min=Decimal(999)), disk_gb=DISK_GB, spot=False) == ()
+    assert (
+        await bench.provider.offers(GpuConstraint(memory_gb_min=Decimal(999)), disk_gb=DISK_GB, spot=False)
+    ).items == ()
 
 
 @pytest.mark.needs(VARIED=True)
@@ -81,7 +84,7 @@ async def test_one_spelling_for_two_memory_sizes_is_told_apart(bench: Bench) -> 
 
 
 async def test_a_gpu_that_the_cloud_does_not_sell_gives_nothing_and_no_error(bench: Bench) -> None:
-    assert await bench.provider.offers(GpuConstraint(names=("K80",)), disk_gb=DISK_GB, spot=False) == ()
+    assert (await bench.provider.offers(GpuConstraint(names=("K80",)), disk_gb=DISK_GB, spot=False)).items == ()
 
 
 @pytest.mark.needs(VARIED=True)
@@ -111,7 +114,7 @@ async def test_one_page_is_one_request_per_price_list(bench: Bench) -> None:
 async def test_deeper_pages_repeat_no_offer(bench: Bench) -> None:
     wide = GpuConstraint(count_min=1, count_max=8)
     first = await bench.provider.offers(wide, disk_gb=DISK_GB, spot=False)
-    deep = await bench.provider.offers(wide, disk_gb=DISK_GB, spot=False, pages=8)
+    deep = await every_offer(bench.provider, wide, disk_gb=DISK_GB, spot=False)
 
     keys = [o.key for o in deep]
     assert len(keys) == len(set(keys))
@@ -131,7 +134,7 @@ async def test_a_price_that_moves_is_seen_at_once(bench: Bench) -> None:
 
 async def test_an_offer_from_a_deep_page_is_asked_for_alone(bench: Bench) -> None:
     wide = GpuConstraint(count_max=8)
-    found = await bench.provider.offers(wide, disk_gb=DISK_GB, spot=None, pages=8)
+    found = await every_offer(bench.provider, wide, disk_gb=DISK_GB, spot=None)
     chosen = [*filter(bench.usable, found)][-1]
     bench.step(1)
     bench.engine.calls.clear()

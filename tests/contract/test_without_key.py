@@ -11,10 +11,12 @@ import pytest_asyncio
 
 from ledger.kernel.job import GpuConstraint
 from providers.capabilities import PriceSource
-from providers.contract import Leaves, Leftover, Provider
+from providers.contract import Provider
 from providers.errors import AuthFailed, InvalidSpec, ProviderError
+from providers.leftovers import Leaves, Leftover
 from providers.registry import REGISTRY
 from tests.contract.served import DISK_GB, Bench, unpaced
+from tests.providers.read_offers import every_offer
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -34,7 +36,7 @@ async def keyless(bench: Bench) -> AsyncIterator[Provider]:
 
 @pytest.mark.parametrize("cloud_name", SHOWN)
 async def test_what_anybody_may_see_is_listed_and_marked(bench: Bench, keyless: Provider) -> None:
-    found = await keyless.offers(EVERYTHING, disk_gb=DISK_GB, spot=False, pages=4)
+    found = await every_offer(keyless, EVERYTHING, disk_gb=DISK_GB, spot=False, calls=4)
 
     source = bench.entry.without_key
     assert found

@@ -91,9 +91,9 @@ async def test_only_who_asks_for_a_volume_is_offered_one(served: Served) -> None
         (ASKED, least - 1, False),
         (ASKED, most + 1, False),
     ):
-        assert await served.volumes.offers(constraint, disk_gb=size, spot=spot) == ()
+        assert (await served.volumes.offers(constraint, disk_gb=size, spot=spot)).items == ()
     calls = len(served.engine.calls)
-    assert await served.machines.offers(ASKED, disk_gb=200, spot=False) == ()
+    assert (await served.machines.offers(ASKED, disk_gb=200, spot=False)).items == ()
     assert len(served.engine.calls) - calls <= 2
 
 
@@ -242,7 +242,7 @@ async def test_lambda_keeps_a_file_system_that_is_in_use() -> None:
     adapter = LambdaVolumes(LambdaConfig(), SteppedClock())
     with pytest.raises(AuthFailed):
         await adapter.list()
-    assert await adapter.offers(ASKED, disk_gb=20, spot=None) == ()
+    assert (await adapter.offers(ASKED, disk_gb=20, spot=None)).items == ()
     with pytest.raises(UnexpectedResponse):
         adapter.observed({"name": "data"})
     await adapter.close()

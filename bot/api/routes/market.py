@@ -21,6 +21,7 @@ from bot.rules.market.disk import disk_gb
 from bot.rules.plans.comparison_text import markdown, to_json
 from bot.rules.policy.policy import Policy
 from bot.rules.values.reply_code import ReplyCode
+from bot.services.market.answers import completeness_of
 from bot.services.market.catalog import MarketListing
 from bot.services.market.document import MarketPage, market_page, pieces, read_cursor
 from bot.services.plans import work_comparison
@@ -141,6 +142,8 @@ def plan_out(planned: Planned, policy: Policy, *, with_chart: bool = False) -> P
         manifest=instance_manifest(planned, policy),
         page=gpu_plan(planned),
         report=plan_table(planned),
+        answers=[CloudOut.model_validate(one) for one in planned.answers],
+        completeness=completeness_of(planned.answers),
         sizing=None if planned.sized is None else sizing_document(planned.sized),
     )
 
@@ -172,6 +175,7 @@ def compared_out(compared: Compared) -> CompareOut:
     return CompareOut(
         comparison=to_json(compared.found),
         answers=[CloudOut.model_validate(one) for one in compared.answers],
+        completeness=completeness_of(compared.answers),
         ages=list(compared.ages),
         page=markdown(compared.found),
         report=comparison_tables(compared),
@@ -183,6 +187,7 @@ def work_out(compared: ComparedWork) -> CompareOut:
     return CompareOut(
         comparison=work_comparison.to_json(compared.found),
         answers=[CloudOut.model_validate(one) for one in compared.answers],
+        completeness=completeness_of(compared.answers),
         ages=list(compared.ages),
         page=work_comparison.markdown(compared),
         report=work_comparison.report(compared),

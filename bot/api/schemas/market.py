@@ -12,24 +12,14 @@ from bot.rules.grammar.job_document import Text
 from bot.rules.grammar.market_words import SORT_HELP
 from bot.rules.values.text_table import TextReport
 from bot.services.market.document import CURSOR
-from bot.services.market.offer_fields import Cloud, ListedOn, Sentence, Source
+from bot.services.market.offer_fields import Cloud, HowComplete, ListedOn, Sentence, Source
 from bot.services.plans.deliverables import CostEstimate, InstanceManifest
 from bot.services.plans.sized_document import SizingDocument
 from providers.capabilities import PriceSource
+from providers.completeness import UNKNOWN
 
 #: A page with more rows is sent piece by piece.
 LARGEST_PAGE = 1_000
-
-
-class PlanOut(Out):
-    """A plan: what it costs, what to rent, the page that people read, and its table and sentences."""
-
-    estimate: CostEstimate = Field(description="What it costs on every offer: cost_estimate.json.")
-    manifest: InstanceManifest = Field(description="What to rent: instance_manifest.json.")
-    page: str = Field(description="The same as a page for people, in Markdown.")
-    report: TextReport = Field(description="The same as tables and sentences for people.")
-    sizing: SizingDocument | None = optional("The models that a budget trains, where no model was named.")
-    chart: Base64Bytes | None = optional("With chart=true: the total against the hours of each offer, as a PNG.")
 
 
 class CloudOut(Out):
@@ -40,6 +30,21 @@ class CloudOut(Out):
     sentence: Sentence
     source: Source = PriceSource.ACCOUNT
     listed_on: ListedOn = None
+    completeness: HowComplete = UNKNOWN
+    reading: bool = optional("Whether the rest of it is being read; ask again soon.", False)
+
+
+class PlanOut(Out):
+    """A plan: what it costs, what to rent, the page that people read, and its table and sentences."""
+
+    estimate: CostEstimate = Field(description="What it costs on every offer: cost_estimate.json.")
+    manifest: InstanceManifest = Field(description="What to rent: instance_manifest.json.")
+    page: str = Field(description="The same as a page for people, in Markdown.")
+    report: TextReport = Field(description="The same as tables and sentences for people.")
+    answers: list[CloudOut] = optional("How each cloud answered.", [])
+    completeness: HowComplete = UNKNOWN
+    sizing: SizingDocument | None = optional("The models that a budget trains, where no model was named.")
+    chart: Base64Bytes | None = optional("With chart=true: the total against the hours of each offer, as a PNG.")
 
 
 class CompareOut(Out):
@@ -47,6 +52,7 @@ class CompareOut(Out):
 
     comparison: dict[str, Any] = Field(description="The figures of the comparison.")
     answers: list[CloudOut] = Field(description="How each cloud answered.")
+    completeness: HowComplete = UNKNOWN
     ages: list[str] = Field(description="How old the prices of each cloud are, in words.")
     page: str = Field(description="The same as a page for people, in Markdown.")
     report: TextReport = Field(description="The same as tables and sentences for people.")

@@ -12,6 +12,7 @@ from bot.api.schemas import fields
 from bot.api.schemas.base import In, Out, optional
 from bot.services.market import offer_fields
 from ledger.kernel.states import RequestState, SessionState
+from providers.completeness import Completeness
 
 
 class OptionOut(Out, offer_fields.RankedFields):
@@ -122,6 +123,10 @@ class RequestOut(RequestSummary):
     options: list[OptionOut] = Field(description="The ranked offers, the best first.")
     approvals: list[ApprovalOut] = Field(description="The decisions that were made, the oldest first.")
     excluded: list[str] = Field(description="Offers that were skipped and why, in words.")
+    looking_at: list[str] = optional("The clouds that are still being read; nothing can be approved until then.", [])
+    completeness: Completeness | None = optional(
+        "How complete the market behind the offers is: complete, partial (and why), stale or unknown; null without any."
+    )
     wait: WaitOut | None = optional("For what it waits or waited; null: it never did.")
     waiting: Waiting | None = Field(description="The approvers it waits for; null once it is closed.")
     override_id: str | None = Field(description="The 12-hour override; an approval of this request approves it, too.")

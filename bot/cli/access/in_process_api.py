@@ -75,6 +75,7 @@ async def opened(*, is_agent: bool = False) -> AsyncIterator[ApiClient]:
         logs.configure(level="error", json=False)  # What people must know is in the answer.
     with explained():
         ctx = build_context(found, SystemClock())
+    ctx.catalog.patience_s = None  # Nobody edits what a command has printed, so it waits for the whole market.
     if not found.missing_for_slack():
         ctx = replace(ctx, people=_AskedInSlack(found, ctx.policy, ctx.clock))
     try:

@@ -86,6 +86,7 @@ async def _read_market(found: Settings, read: Callable[[Catalog, Clock], Awaitab
 
     read_model = build_model_hub(found, clock).config
     catalog = build_catalog(providers, clock, timing, read_runs, read_model=read_model, read_hosts=read_hosts)
+    catalog.patience_s = None  # Nobody edits what a command has printed, so it waits for the whole market.
     try:
         return await read(catalog, clock)
     finally:

@@ -224,4 +224,4 @@ def _text(value: object) -> str:
 
 def _limits(able: Capabilities) -> str:
     """Describe the rate limits of each group of endpoints."""
-    return "; ".join(f"{group}: {pace}" for group, pace in able.rate_limits.items()) or "none"
+    return "; ".join(f"{group}: {pace}" for group, pace in able.rate_limits.items() if not pace.shares) or "none"

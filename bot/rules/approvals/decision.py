@@ -24,6 +24,7 @@ from bot.rules.approvals.approvers import (
     mentioned_approvers,
     references,
 )
+from bot.rules.approvals.early import still_quoting
 from bot.rules.policy import job_bounds
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.tiers import ApproverGroup, group_of
@@ -102,6 +103,8 @@ class RequestFacts:
     delegators: tuple[str, ...] = ()
     terms: AmendedTerms | None = None
     most_hours: Decimal | None = None
+    #: The clouds whose offers are still being read.
+    looking_at: tuple[str, ...] = ()
 
     @property
     def limit_binds(self) -> bool:
@@ -280,7 +283,6 @@ _CLOSED = {
 
 #: The answer where Slack only notifies.
 SLACK_OFF = deny(ReplyCode.SLACK_OFF, "You can't approve or reject in Slack here. Use the command line or REST.")
-STILL_QUOTING = deny(ReplyCode.QUOTING, "This request has no offers yet. Try again when they are shown.")
 
 
 def _refuse_closed(what: DecisionInput, request: RequestFacts, now: datetime) -> Verdict | None:
@@ -292,7 +294,7 @@ def _refuse_closed(what: DecisionInput, request: RequestFacts, now: datetime) ->
     if request.state is RequestState.WAITING and what.decision is Decision.REJECT:
         return None
     if request.state is not RequestState.PENDING:
-        return STILL_QUOTING
+        return still_quoting(request.looking_at)
     if now >= request.expires_at:
         return deny(ReplyCode.ALREADY_EXPIRED, "This request has expired. Make a new one for fresh offers.")
     # A rejection is about the request itself, so it holds whatever the offers have become: a denial wins.

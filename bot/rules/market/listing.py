@@ -19,6 +19,7 @@ from bot.rules.policy.policy import Policy
 from bot.rules.values.phrases import plural
 from ledger.kernel.job import JobRequest
 from providers.capabilities import Capabilities
+from providers.completeness import ProofOfWhole
 from providers.contract import Offer
 
 #: What offers of one row have in common: everything that an offer says but its place, its stock there and its id.
@@ -121,9 +122,12 @@ _BETTER: Mapping[SortKey, Callable[[Offer], Decimal]] = {
 }
 
 
-def unknown_places(offers: Iterable[Offer], regions: Sequence[str]) -> str:
-    """Say which of the regions asked for no offer is in, and which places there are; empty when each has one."""
-    places = {(one.country, one.region): one for one in offers} if regions else {}
+def unknown_places(offers: Iterable[Offer], regions: Sequence[str], proof: ProofOfWhole | None) -> str:
+    """Say which of the regions asked for no offer is in, and which places there are; empty when each has one.
+
+    Without a `proof` that these are all offers, there may be one.
+    """
+    places = {(one.country, one.region): one for one in offers} if regions and proof else {}
     nowhere = [name for name in regions if not any(in_region(one, name) for one in places.values())]
     if not nowhere or not places:
         return ""

@@ -162,7 +162,7 @@ def _priced(
     job = _job(question, found.params, found.tokens, sold[0])
     low, high = (LAW.loss(found.params, found.tokens * rate / found.rate.expected) for rate in _range(found.rate))
     floor = RANGE_SIGMAS * FLOOR_SIGMA
-    for option in rank(sold, job, policy, able, top=1, own=own).options:
+    for option in rank(sold, job, policy, able, proof=None, top=1, own=own).options:
         yield SizedModel(
             params=found.params,
             tokens=found.tokens,

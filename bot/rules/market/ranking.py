@@ -32,6 +32,7 @@ from bot.rules.viability.compatibility import in_short as refused_because
 from bot.rules.viability.obstacles import Obstacle
 from ledger.kernel.job import JobRequest, SpotPolicy
 from providers.capabilities import Capabilities, PortAccess
+from providers.completeness import ProofOfWhole
 from providers.contract import Offer
 
 BEST_COST = "best cost-efficiency"
@@ -102,6 +103,7 @@ def rank(
     policy: Policy,
     capabilities_by_cloud: Mapping[str, Capabilities],
     *,
+    proof: ProofOfWhole | None,
     top: int | None = None,
     whole: bool = False,
     to_run: bool = False,
@@ -113,7 +115,8 @@ def rank(
     places when their own rank is lower. One option may carry several marks. `whole` says that the job's hours are what
     is rented: the worst case lasts all of them, and needing more is late. `to_run` says that something is to be bought,
     so a cloud that runs programs only needs one. `own` is what this installation's sessions say about rates, starts and
-    losses.
+    losses. Without a `proof` that the offers are the whole market, no option is said to be the cheapest, the most
+    reliable or the fastest.
     """
     market = tuple(offers)
     cases = Cases(job, policy, capabilities_by_cloud, whole=whole, own=own)
@@ -124,7 +127,7 @@ def rank(
         return estimate(offer, job, policy, capabilities_by_cloud[offer.cloud], cases.run(offer), whole=whole)
 
     free = frozenset(cloud for cloud, able in capabilities_by_cloud.items() if able.free)
-    shown = _shown(found.field, count, free, cases) if len(found.field) else []
+    shown = _shown(found.field, count, free, cases, proof) if len(found.field) else []
     least_usd = shown[0][1].expected_usd if shown else _ZERO
     both = job.spot is SpotPolicy.ANY and bool(shown)
     spot, other = (found.field.cheapest_kind(spot=one, free=free) if both else None for one in (True, False))
@@ -132,7 +135,7 @@ def rank(
     options = (
         _option(n, one, marks, costs(one.offer), least_usd, policy, beside) for n, (_, one, marks) in enumerate(shown)
     )
-    refused = found.cheapest_refused(shown[0][1].offer if shown else None)
+    refused = found.cheapest_refused(shown[0][1].offer if shown else None, proof)
     return Ranked(tuple(options), found.excluded, len(found.field), refused)
 
 
@@ -171,8 +174,9 @@ class _Answering:
     needs: Mapping[str, Needs]
     free: frozenset[str]
 
-    def cheapest_refused(self, first: Offer | None) -> str:
+    def cheapest_refused(self, first: Offer | None, proof: ProofOfWhole | None) -> str:
         """Say which offer that cannot run what was asked is the cheapest per hour; empty unless it is below `first`."""
+        lead = "Cheapest per hour, but skipped" if proof else "Cheaper per hour, but skipped" if first else "Skipped"
         refused = np.flatnonzero(np.isin(self.why, _OBSTACLES))
         price = self.prices.price.floats[refused]
         for place in refused[np.argsort(price, kind="stable")].tolist():
@@ -181,7 +185,7 @@ class _Answering:
                 return ""
             if terms(offer, self.cases.job, free=offer.cloud in self.free) is None:
                 said = refused_because(offer, _CODES[int(self.why[place])], self.needs[offer.cloud])
-                return f"Cheapest per hour, but skipped: {rate(offer.price_usd_h or _ZERO)} at {offer.cloud}. {said}."
+                return f"{lead}: {rate(offer.price_usd_h or _ZERO)} at {offer.cloud}. {said}."
         return ""
 
 
@@ -242,22 +246,33 @@ def _excluded(market: Sequence[Offer], why: Indices) -> Iterator[Excluded]:
             yield excluded(code, [market[place].id for place in np.flatnonzero(why == number).tolist()])
 
 
-def _shown(found: Field, count: int, free: frozenset[str], cases: Cases) -> list[tuple[int, Scored, tuple[str, ...]]]:
-    """Return the options to show with their place from 0 and their marks: first ones, then marked ones further down.
+@dataclass(frozen=True, slots=True)
+class Superlative:
+    """Say what an offer is best at, which takes the proof that it was compared with the whole market."""
 
-    An offer whose memory is tight may fail, so it is best at nothing.
+    mark: str
+    proof: ProofOfWhole
+
+
+def _shown(
+    found: Field, count: int, free: frozenset[str], cases: Cases, proof: ProofOfWhole | None
+) -> list[tuple[int, Scored, tuple[str, ...]]]:
+    """Return the options to show with their place from 0 and their marks: first ones, then best ones further down.
+
+    An offer whose memory is tight may fail, so it is best at nothing. Without a proof no offer is.
     """
     first = list(enumerate(found.cheapest(count)))
     stable, fastest = found.stable(), found.fastest()
     stability = BEST_STABILITY if stable[1].offer.reliability is not None else ASSUMED_STABILITY
     best = FIRST_CLOUD if cases.job.clouds_in_order else BEST_COST
     named = [(first[0], best), (stable, stability), *([(fastest, FASTEST)] if fastest is not None else [])]
-    marked = [(one, mark) for one, mark in named if not cases.of(one[1].offer).tight]
-    below = sorted({place: one for (place, one), _ in marked if place >= len(first)}.items())
+    best_at = [(one, mark) for one, mark in named if not cases.of(one[1].offer).tight]
+    below = sorted({place: one for (place, one), _ in best_at if place >= len(first)}.items())
+    marked = [(one, Superlative(mark, proof)) for one, mark in best_at if proof is not None]
     kept = first if len(first) + len(below) <= count else first[: max(count - len(below), 1)]
     marks: dict[int, tuple[str, ...]] = {}
     for (place, _), mark in marked:
-        marks[place] = (*marks.get(place, ()), mark)
+        marks[place] = (*marks.get(place, ()), mark.mark)
     return [
         (place, one, (*((FREE,) if one.offer.cloud in free else ()), *marks.get(place, ())))
         for place, one in (*kept, *below)

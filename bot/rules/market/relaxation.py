@@ -15,6 +15,7 @@ from bot.rules.values.phrases import FREE, plural, usd
 from ledger.kernel import money
 from ledger.kernel.job import GpuConstraint, JobRequest, SpotPolicy
 from providers.capabilities import Capabilities
+from providers.completeness import ProofOfWhole
 from providers.contract import Offer
 from providers.gpus.table import GPUS
 
@@ -44,12 +45,14 @@ def relax(
     job: JobRequest,
     policy: Policy,
     capabilities: Mapping[str, Capabilities],
+    proof: ProofOfWhole | None,
     **how: Any,
 ) -> tuple[Relaxation, ...]:
     """Find every single limit that would open the market, relaxed by as little as possible, the least change first.
 
     No GPU has less memory than the job asks for. `offers` must be wider than the job asks (`widest`), since what the
-    clouds were not asked for cannot be found here. `how` are further arguments of `ordered`.
+    clouds were not asked for cannot be found here. `how` are further arguments of `ordered`. Without a `proof` that
+    they are the whole market, no offer is the cheapest.
     """
     least_gb = _asked_gb(job.gpu)
     large = [one for one in offers if one.memory_gb.is_finite() and one.memory_gb >= least_gb]
@@ -57,7 +60,7 @@ def relax(
     for word, wider in _wider(job, policy):
         opened = ordered(large, wider, policy, capabilities, **how).scored()
         if opened:
-            found.append(_relaxation(word, job, wider, opened))
+            found.append(_relaxation(word, job, wider, opened, proof))
     return tuple(sorted(found, key=lambda one: one.is_far))
 
 
@@ -111,11 +114,14 @@ def _wider_limits(job: JobRequest, policy: Policy) -> Iterator[tuple[str, JobReq
         yield "gpu", replace(job, gpu=replace(gpu, names=()))
 
 
-def _relaxation(word: str, job: JobRequest, wider: JobRequest, opened: Sequence[Scored]) -> Relaxation:
+def _relaxation(
+    word: str, job: JobRequest, wider: JobRequest, opened: Sequence[Scored], proof: ProofOfWhole | None
+) -> Relaxation:
     if word == "max":
-        return _amount(word, job.budget_cap_usd, opened, [one.expected_usd for one in opened])
+        return _amount(word, job.budget_cap_usd, opened, [one.expected_usd for one in opened], proof)
     if word == "price":
-        return _amount(word, job.max_price_usd_h, opened, [one.offer.price_usd_h or _ZERO for one in opened])
+        prices = [one.offer.price_usd_h or _ZERO for one in opened]
+        return _amount(word, job.max_price_usd_h, opened, prices, proof)
     best = opened[0]
     offer = best.offer
     if word == "reliability":
@@ -150,14 +156,17 @@ _VALUES: Mapping[str, Callable[[Offer], str]] = {
 }
 
 
-def _amount(word: str, limit: Decimal | None, opened: Sequence[Scored], needed: list[Decimal]) -> Relaxation:
+def _amount(
+    word: str, limit: Decimal | None, opened: Sequence[Scored], needed: list[Decimal], proof: ProofOfWhole | None
+) -> Relaxation:
     """Return the least amount that opens the market, rounded up to cents, and how much above the limit that is."""
     least = money.cents_up(min(needed))
     within = [one for one, amount in zip(opened, needed, strict=True) if amount <= least]
     asked = limit or _ZERO
     if least > 2 * asked:
         said, total = f"{word}={usd(least)}", within[0].expected_usd
-        sentence = f"The cheapest that fits needs {said}: {_machine(within[0].offer)}, about {usd(total)}."
+        which = "The cheapest that fits" if proof else "One that fits"
+        sentence = f"{which} needs {said}: {_machine(within[0].offer)}, about {usd(total)}."
         return Relaxation(word, said, len(within), total, sentence, is_far=True)
     return _said(word, f"{word}={usd(least)}", len(within), within[0], f", {usd(least - asked)} more")
 

@@ -18,10 +18,9 @@ from ledger.kernel.job import GpuConstraint, JobRequest, SpotPolicy
 
 #: How long a request waits that does not say until when.
 USUAL: Final = timedelta(hours=24)
-#: The pause between two looks at the market, and the longest one.
+#: The pause between two looks at the market, at most.
 LOOK_S: Final = 60.0
-LONGEST_PAUSE_S: Final = 1_800.0
-#: Looks are spread by up to this share of the pause, so that requests of one moment don't look together for ever.
+#: Looks come earlier by up to this share of the pause, so that requests of one moment don't look together for ever.
 JITTER: Final = 0.2
 
 
@@ -76,14 +75,13 @@ def limited(job: JobRequest, policy: Policy) -> JobRequest:
     return replace(job, budget_cap_usd=most_usd(job, policy))
 
 
-def next_look(request_id: str, misses: int, now: datetime, until: datetime) -> datetime:
-    """Return when to look at the market again: later after each miss, spread by the request's id, never after `until`.
+def next_look(request_id: str, now: datetime, until: datetime) -> datetime:
+    """Return when to look at the market again: in a minute, spread by the request's id, never after `until`.
 
     The spread differs from look to look, and is the same for every process.
     """
-    pause_s = min(LOOK_S * 2 ** min(misses, 10), LONGEST_PAUSE_S)
     part = zlib.crc32(f"{request_id}/{int(now.timestamp())}".encode()) / 2**32
-    return min(now + timedelta(seconds=pause_s * (1 - JITTER + 2 * JITTER * part)), until)
+    return min(now + timedelta(seconds=LOOK_S * (1 - JITTER * part)), until)
 
 
 def together(jobs: Iterable[JobRequest]) -> JobRequest:

@@ -73,7 +73,7 @@ def compare_work(
             by_gpu.setdefault(offer.gpu, []).append(offer)
     rows, unable = [], []
     for gpu, sold in sorted(by_gpu.items()):
-        ranked = rank(sold, job, policy, able, top=1, own=own)
+        ranked = rank(sold, job, policy, able, proof=None, top=1, own=own)
         rows += [WorkCost(one, tokens) for one in ranked.options[:1] if one.estimate.worst_hours is not None]
         if not ranked.options:
             most = max(ranked.excluded, key=lambda one: one.count)

@@ -10,12 +10,15 @@ from decimal import Decimal
 
 from bot.rules.values.reply_code import ReplyCode
 from ledger.kernel import money
+from providers.cloud_names import machines_of
 
 _LARGEST = Decimal(10) ** 12
 _HALF_CENT = money.CENT / 2
 FREE = "free"
 #: The place of an offer whose region its cloud chooses.
 ANY_REGION = "any region"
+#: The names of the clouds as they write them themselves.
+_CLOUDS = {"lambda": "Lambda", "runpod": "RunPod", "tensordock": "TensorDock", "vast": "Vast", "kaggle": "Kaggle"}
 #: From so many hours on nobody reads the minutes of an estimate.
 _COARSE_H = 10
 
@@ -32,6 +35,17 @@ class Verdict:
 def deny(code: ReplyCode, sentence: str) -> Verdict:
     """Return the verdict that something may not happen."""
     return Verdict(False, code, sentence)
+
+
+def cloud_title(name: str) -> str:
+    """Return the name of a cloud as it writes it itself."""
+    return _CLOUDS.get(machines_of(name), name)
+
+
+def looking_at_rest(clouds: Iterable[str]) -> str:
+    """Say that the rest of these clouds is being read: `Looking at the rest of RunPod and Vast.`"""
+    names = sorted(map(cloud_title, clouds))
+    return f"Looking at the rest of {' and '.join(filter(None, (', '.join(names[:-1]), *names[-1:])))}."
 
 
 def usd(amount_usd: Decimal) -> str:

@@ -9,6 +9,9 @@ from bot.rules.values import job_text
 from bot.rules.values.phrases import rate
 from ledger.kernel.job import JobRequest
 
+#: How often the market is looked at for it, behind the sentence about what it waits for.
+LOOKS = " It looks every minute."
+
 
 def in_utc(at: datetime) -> str:
     """Write a moment for a reader whose time zone is not known."""

@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from bot.rules.approvals.advance import NO_LIMIT
-from bot.rules.approvals.decision import STILL_QUOTING, DeciderFacts, Decision
+from bot.rules.approvals.decision import DeciderFacts, Decision
+from bot.rules.approvals.early import still_quoting
 from bot.rules.values.command_text import cli_command
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import delegation
 from bot.services.approvals import decisions
+from bot.services.approvals.terms import looking_at
 from bot.services.people import eligibility
 from bot.services.runtime.commands import Decide, Reply, refuse
 from bot.services.runtime.context import Context
@@ -69,7 +71,8 @@ async def decide(ctx: Context, command: Named) -> Reply:
 def _no_button(request: Request, command: Named) -> Reply:
     data = {"request_id": request.id}
     if request.state is RequestState.QUOTING:
-        return refuse(STILL_QUOTING.code, STILL_QUOTING.sentence, data)
+        early = still_quoting(looking_at(request))
+        return refuse(early.code, early.sentence, data)
     if request.state is RequestState.WAITING:
         return refuse(NO_LIMIT.code, NO_LIMIT.sentence, data)
     if command.offer_id is None:

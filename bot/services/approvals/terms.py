@@ -16,6 +16,7 @@ from bot.services.runtime.commands import Decide
 from ledger.kernel.actor import Actor
 from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import RequestState
+from ledger.models import Request
 from ledger.queries.decisions import DecisionSubject
 
 
@@ -50,7 +51,13 @@ def request_facts(policy: Policy, ask: DecisionSubject, command: Decide, mandate
         delegators=tuple(vote.on_behalf_of for vote in ask.votes if vote.on_behalf_of),
         terms=amendments.amended_terms(request, ask.votes) if request.state is RequestState.PENDING else None,
         most_hours=amendments.most_hours(request, ask.votes) if request.kind in amendments.CHANGEABLE else None,
+        looking_at=looking_at(request),
     )
+
+
+def looking_at(request: Request) -> tuple[str, ...]:
+    """Name the clouds whose offers are still being read for a request; none once its quote is final."""
+    return tuple((request.looking or {}).get("clouds", ())) if request.state is RequestState.QUOTING else ()
 
 
 def amounts_of(ask: DecisionSubject, command: Decide) -> tuple[Decimal, Decimal]:

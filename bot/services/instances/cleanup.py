@@ -24,8 +24,9 @@ from ledger.kernel.states import OPEN_INSTANCE, InstanceState, NotificationKind
 from ledger.models import Instance
 from ledger.queries.journal import subjects_with
 from ledger.queries.lookups import instances_by_label
-from providers.contract import Leaves, Leftover, Provider
+from providers.contract import Provider
 from providers.errors import ProviderError
+from providers.leftovers import Leaves, Leftover
 
 #: Seconds between two passes that nothing woke.
 LOOK_S = 3600.0

@@ -294,7 +294,7 @@ async def _create(
         return
     finally:
         ctx.hints.sweep.set()  # Whatever became of the row meanwhile, a listing shows what the call has made.
-        ctx.catalog.sold(work.instance.cloud)
+        ctx.catalog.sold(spec.offer)
     async with ctx.db.write() as tx:
         await adopt(ctx, tx, work.instance.id, observed, ctx.clock.now())
 

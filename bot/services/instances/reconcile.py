@@ -44,8 +44,9 @@ from ledger.models import GrantRow, Instance, Request
 from ledger.queries.lookups import Open, OpenInstance, open_instances, open_instances_of
 from ledger.queries.nodes import open_exchange
 from providers.capabilities import BillingRule
-from providers.contract import InstanceStatus, Leaves, Listing, ObservedInstance, Provider
+from providers.contract import InstanceStatus, Listing, ObservedInstance, Provider
 from providers.errors import ProviderError
+from providers.leftovers import Leaves
 
 log = logging.getLogger(__name__)
 

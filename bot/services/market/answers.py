@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Protocol
 
-from bot.rules.values.phrases import plural
+from bot.rules.values.phrases import cloud_title, plural
 from bot.rules.values.price_age import FRESH
 from providers.capabilities import PriceSource
+from providers.completeness import COMPLETE, UNKNOWN, Completeness, of_all
 
 
 class Answered(Protocol):
@@ -31,6 +32,10 @@ class Answered(Protocol):
     def source(self) -> PriceSource: ...
     @property
     def listed_on(self) -> date | None: ...
+    @property
+    def completeness(self) -> Completeness: ...
+    @property
+    def reading(self) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +43,8 @@ class CloudAnswer:
     """How one cloud answered: `sentence` is for people when it gave no offers, `at` is when its prices were read.
 
     A `silent` cloud gave no answer in time, so its offers are unknown; one that is not `set_up` was not asked. `source`
-    is what it was read from, and `listed_on` is the day of its list prices.
+    is what it was read from, and `listed_on` is the day of its list prices. The rest of a cloud that is `reading` comes
+    soon; `copied_at` is when the rest was read, where it comes from the copy of the market.
     """
 
     cloud: str
@@ -50,6 +56,9 @@ class CloudAnswer:
     set_up: bool = True
     source: PriceSource = PriceSource.ACCOUNT
     listed_on: date | None = None
+    completeness: Completeness = UNKNOWN
+    reading: bool = False
+    copied_at: datetime | None = None
 
     @property
     def read_at(self) -> datetime:
@@ -106,17 +115,42 @@ def refusals(answers: Iterable[Answered]) -> tuple[str, ...]:
 
 
 def absent(answers: Sequence[Answered]) -> tuple[str, ...]:
-    """Return the sentences about the clouds whose offers are unknown, those that did not answer first."""
-    return (*filter(None, (silence(answers),)), *refusals(answers))
+    """Return the sentences about the clouds whose offers are not all known, those that did not answer first."""
+    return (*filter(None, (silence(answers),)), *missing(answers), *refusals(answers))
 
 
-def nothing_found(answers: Sequence[Answered], sentence: str) -> str:
-    """Say which clouds did not answer, and then that nothing was found; only the first where no cloud answered."""
-    silent = silence(answers)
-    if not silent:
+def lacking(answers: Sequence[Answered]) -> str:
+    """Say which clouds did not answer, and which are not read to the end; empty where nothing is missing."""
+    return " ".join(filter(None, (silence(answers), *missing(answers))))
+
+
+def nothing_found(
+    answers: Sequence[Answered], sentence: str = "No offer fits now.", partly: str = "No offer that was read fits."
+) -> str:
+    """Say that nothing was found, and `partly` where not all offers were read, after which clouds are missing.
+
+    Only these are named where no cloud answered.
+    """
+    if completeness_of(answers).proof is not None:
         return sentence
-    answered = any(one.ok for one in answers)
-    return f"{silent} Try again. {sentence}" if answered else f"{silent} Try again."
+    lead, answered = lacking(answers), any(one.ok for one in answers)
+    again = f"{lead} Try again." if lead else ""
+    return f"{again} {partly}".strip() if answered or not lead else again
+
+
+def completeness_of(answers: Iterable[Answered]) -> Completeness:
+    """Return how complete the market is that these answers make. What nobody asked for lacks in none."""
+    return of_all({cloud_title(one.cloud): one.completeness if one.set_up else COMPLETE for one in answers})
+
+
+def still_reading(answers: Iterable[Answered]) -> tuple[str, ...]:
+    """Name the clouds whose rest is being read."""
+    return tuple(one.cloud for one in answers if one.reading)
+
+
+def missing(answers: Sequence[Answered]) -> tuple[str, ...]:
+    """Return the sentences about the clouds whose offers are not all known, beside those that did not answer."""
+    return tuple(dict.fromkeys(one.completeness.why for one in answers if one.ok and one.completeness.why))
 
 
 def most_answered(answers: Sequence[Answered]) -> bool:

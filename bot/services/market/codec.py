@@ -10,9 +10,10 @@ from pydantic import TypeAdapter
 
 from bot.rules.checkpoints.verification import said_of
 from bot.rules.market.estimate import Component, Estimate
-from bot.rules.values.phrases import sum_of
+from bot.rules.values.phrases import cloud_title, sum_of
 from bot.services.market.offer_fields import OutlookFields
-from ledger.models import Option
+from ledger.models import Option, Quote
+from providers.completeness import COMPLETE, UNKNOWN, Completeness, of_all
 from providers.contract import Offer
 
 _OFFER = TypeAdapter(Offer)
@@ -50,6 +51,15 @@ def estimate_to_json(estimate: Estimate) -> dict[str, Any]:
 def estimate_from_json(data: Mapping[str, Any]) -> Estimate:
     """Return the estimate of such JSON: the inverse of `estimate_to_json`, without a curve."""
     return _ESTIMATE.validate_python(dict(data))
+
+
+def completeness_of_quote(quote: Quote) -> Completeness:
+    """Return how much of the market a quote was made of. Quotes of releases that stored it for no cloud are unknown."""
+    if not quote.clouds:
+        return COMPLETE  # It quotes one running machine.
+    parts = {cloud_title(str(one.get("cloud", ""))): one.get("completeness") for one in quote.clouds}
+    known = {name: Completeness.from_json(part) for name, part in parts.items()}
+    return of_all(known) if any(parts.values()) else UNKNOWN
 
 
 def hold_hours(option: Option) -> Decimal:

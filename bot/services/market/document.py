@@ -11,7 +11,7 @@ from pydantic import Field
 
 from bot.rules.grammar.market_words import SortKey
 from bot.rules.values.phrases import plural
-from bot.services.market.answers import CloudAnswer, nothing_found, refusals, silence, without_key
+from bot.services.market.answers import CloudAnswer, completeness_of, lacking, nothing_found, refusals, without_key
 from bot.services.market.offer_fields import (
     Cloud,
     Code,
@@ -19,6 +19,7 @@ from bot.services.market.offer_fields import (
     ExpectedUsd,
     GpuCount,
     GpuName,
+    HowComplete,
     ListedOn,
     OfferId,
     PricePerHour,
@@ -30,6 +31,7 @@ from bot.services.market.offer_fields import (
 )
 from ledger.kernel import money
 from providers.capabilities import PriceSource
+from providers.completeness import UNKNOWN
 
 if TYPE_CHECKING:  # A terminal reads these documents without the libraries behind a ranking.
     from bot.rules.market.listing import OfferRow
@@ -93,6 +95,11 @@ class MarketCloud(Strict):
     set_up: bool = Field(default=True, description="Whether it is set up here; no other is asked.")
     source: Source = PriceSource.ACCOUNT
     listed_on: ListedOn = None
+    completeness: HowComplete = UNKNOWN
+    reading: bool = Field(default=False, description="Whether the rest of it is being read; ask again soon.")
+    copied_at: datetime | None = Field(
+        default=None, description="When the rest was read, where it comes from the copy of the market; else null."
+    )
 
 
 class LeftOut(Strict):
@@ -118,6 +125,7 @@ class MarketHead(Strict):
     rows: int = Field(description="How many rows there are on all pages.")
     offers: int = Field(description="How many offers these rows hold: a row has one offer for each region.")
     clouds: tuple[MarketCloud, ...] = Field(description="How each cloud answered.")
+    completeness: HowComplete = UNKNOWN
     excluded: tuple[MarketLeftOut, ...] = Field(description="Offers that were left out, by reason.")
     advice: tuple[str, ...] = Field(description="What to change when nothing fits, and which places there are.")
     next_cursor: str | None = Field(
@@ -128,8 +136,8 @@ class MarketHead(Strict):
     def summary(self) -> str:
         """Say which clouds did not answer, how many offers there are, and what their prices include."""
         if not self.rows:
-            return nothing_found(self.clouds, "No offer fits now.")
-        return f"{silence(self.clouds)} {plural(self.rows, 'offer')}. {self.terms}".strip()
+            return nothing_found(self.clouds)
+        return f"{lacking(self.clouds)} {plural(self.rows, 'offer')}. {self.terms}".strip()
 
     @property
     def terms(self) -> str:
@@ -162,6 +170,9 @@ def cloud_facts(one: CloudAnswer) -> dict[str, Any]:
         "set_up": one.set_up,
         "source": one.source,
         "listed_on": one.listed_on,
+        "completeness": one.completeness,
+        "reading": one.reading,
+        "copied_at": one.copied_at,
     }
 
 
@@ -174,6 +185,7 @@ def head(listing: MarketListing, next_cursor: str | None = None) -> MarketHead:
         rows=len(listing.rows),
         offers=listing.offers,
         clouds=tuple(MarketCloud(**cloud_facts(one)) for one in listing.answers),
+        completeness=completeness_of(listing.answers),
         excluded=tuple(
             MarketLeftOut(code=one.reason_code, count=one.count, sentence=one.sentence, examples=one.example_ids)
             for one in listing.excluded

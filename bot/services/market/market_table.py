@@ -8,7 +8,7 @@ from decimal import Decimal
 
 from bot.rules.values.phrases import hours, place_name, plural, rate, reliability, short_hours, usd
 from bot.rules.values.text_table import TextReport, TextTable
-from bot.services.market.answers import cloud_cell, silence
+from bot.services.market.answers import cloud_cell, lacking
 from bot.services.market.document import MarketHead, MarketPage, MarketRow
 
 #: So many places of a row are named; the others are counted.
@@ -107,7 +107,7 @@ def below(found: MarketPage) -> str:
     if len(found.items) == found.rows:
         return found.summary
     shown = f"Shown: {len(found.items):,} of {plural(found.rows, 'offer')}. {found.terms}"
-    return f"{silence(found.clouds)} {shown}".strip()
+    return f"{lacking(found.clouds)} {shown}".strip()
 
 
 def in_words(found: MarketPage) -> tuple[str, ...]:

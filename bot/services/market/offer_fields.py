@@ -9,10 +9,15 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 
 from providers.capabilities import PriceSource
+from providers.completeness import Completeness
 
 Source = Annotated[
     PriceSource,
     Field(description="What it was read from: account, with its key; or public or list_price, without one."),
+]
+HowComplete = Annotated[
+    Completeness,
+    Field(description="How complete it is: complete, partial (and why), stale (and since when) or unknown."),
 ]
 ListedOn = Annotated[date | None, Field(description="The day of a published list price; null for prices of now.")]
 Cloud = Annotated[str, Field(description="The cloud's name.")]

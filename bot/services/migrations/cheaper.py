@@ -84,7 +84,8 @@ async def options_of(
 
     own = await ctx.catalog.own_history()
     offers = [offer for offer in market.offers if counts(offer)]
-    return rank(offers, job, ctx.policy, ctx.catalog.capabilities, top=top, to_run=True, own=own).options
+    able = ctx.catalog.capabilities
+    return rank(offers, job, ctx.policy, able, proof=None, top=top, to_run=True, own=own).options
 
 
 def ends_at_of(agent: NodeStatus, row: Instance, deadline: datetime, now: datetime) -> datetime:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -10,6 +11,7 @@ from bot.rules.market.alternatives import alternatives
 from bot.rules.market.disk import disk_gb, disk_sentence
 from bot.rules.market.filters import blocked, excluded
 from bot.rules.market.model_for_budget import Sized
+from bot.rules.market.own_history import OwnHistory
 from bot.rules.market.ranking import Ranked, RankedOption, rank
 from bot.rules.market.relaxation import Relaxation
 from bot.rules.plans.comparison import Comparison, ComparisonQuestion, cheapest, compare
@@ -27,6 +29,7 @@ from bot.services.runtime.commands import Reply, refuse
 from ledger.kernel.clock import Clock
 from ledger.kernel.job import GpuConstraint, JobRequest, SpotPolicy
 from providers.capabilities import Capabilities
+from providers.contract import Offer
 
 #: So many offers are shown of a lighter method than the one that was asked for.
 METHOD_OPTIONS = 2
@@ -90,7 +93,7 @@ class Planned:
     @property
     def nothing(self) -> str:
         """Say that no offer fits, after the clouds that did not answer; empty where one fits."""
-        return "" if self.ranked.options else nothing_found(self.answers, "No offer fits now.")
+        return "" if self.ranked.options else nothing_found(self.answers)
 
 
 async def plan(catalog: Catalog, clock: Clock, job: JobRequest, policy: Policy) -> Planned:
@@ -104,10 +107,11 @@ async def plan(catalog: Catalog, clock: Clock, job: JobRequest, policy: Policy) 
     market = await catalog.market(job, job.disk_gb, policy=policy)
     able = catalog.capabilities
     own = await catalog.own_history()
-    ranked = rank(market.offers, job, policy, able, own=own)
+    proof = market.completeness.proof
+    ranked = rank(market.offers, job, policy, able, proof=proof, own=own)
     methods = []
     for one in alternatives(job, policy):
-        found = rank(market.offers, one.job, policy, able, top=METHOD_OPTIONS, own=own)
+        found = rank(market.offers, one.job, policy, able, proof=proof, top=METHOD_OPTIONS, own=own)
         methods += [LighterMethod(one.heading, one.word, found.options)] if found.options else []
     advised = not ranked.options and most_answered(market.answers)
     relaxations = await catalog.openings(job, policy, own=own) if advised else ()
@@ -145,12 +149,24 @@ async def rented_hours(catalog: Catalog, clock: Clock, job: JobRequest, policy: 
     if best is None:
         reasons = [one.sentence for one in planned.relaxations[:1]]
         reasons += planned.skipped
-        lead = nothing_found(planned.answers, "No offer fits this run now.")
+        lead = nothing_found(planned.answers, "No offer fits this run now.", "No offer that was read fits this run.")
         return refuse(ReplyCode.NOTHING_FITS, " ".join([lead, *reasons, *refusals(planned.answers)]))
     worst_h = best.estimate.worst_hours
     if worst_h is None:
         return refuse(ReplyCode.TIME_UNKNOWN, f"Say for how long, such as 6h. {' '.join(best.estimate.unknown)}")
     return replace(planned.job, hours=rented(worst_h))
+
+
+def rented_on(
+    offers: Iterable[Offer], job: JobRequest, policy: Policy, able: Mapping[str, Capabilities], own: OwnHistory
+) -> JobRequest:
+    """Return a described job with the hours that its work may take on the option that is recommended of these offers.
+
+    Its own hours stay where nothing fits.
+    """
+    options = rank(offers, job, policy, able, proof=None, top=1, own=own).options
+    worst_h = options[0].estimate.worst_hours if options else None
+    return job if worst_h is None else replace(job, hours=rented(worst_h))
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,8 @@ async def _sized(catalog: Catalog, clock: Clock, question: SizingQuestion, polic
     ranked = Ranked((), sized.excluded, sized.answered)
     if sized.models:
         job = sized.models[0].job
-        ranked = replace(rank(paid, job, policy, able, own=own), excluded=sized.excluded, refused="")
+        plan = rank(paid, job, policy, able, proof=market.completeness.proof, own=own)
+        ranked = replace(plan, excluded=sized.excluded, refused="")
     best = ranked.options[0] if ranked.options else None
     now = clock.now()
     return Planned(

@@ -8,7 +8,7 @@ from bot.rules.market.model_for_budget import Sized
 from bot.rules.plans.comparison_text import elsewhere, elsewhere_columns, together
 from bot.rules.values.phrases import hours, usd
 from bot.rules.values.text_table import TextReport, TextTable
-from bot.services.market.answers import refusals, silence, without_key
+from bot.services.market.answers import lacking, refusals, without_key
 from bot.services.plans import sized_text, text
 from bot.services.plans.planner import Compared, Planned
 
@@ -34,7 +34,7 @@ def plan_table(planned: Planned) -> TextReport:
         )
         for method in planned.methods
     ]
-    first = planned.nothing or silence(planned.answers)
+    first = planned.nothing or lacking(planned.answers)
     return TextReport(
         lead=f"Plan for {text.title(planned)}",
         tables=tuple(tables),

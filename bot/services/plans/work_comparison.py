@@ -18,7 +18,14 @@ from bot.rules.sizing.unsaid import assumed
 from bot.rules.values.phrases import about_hours, rate, usd
 from bot.rules.values.text import in_markdown
 from bot.rules.values.text_table import TextReport, TextTable
-from bot.services.market.answers import CloudAnswer, absent, cloud_cell, without_key
+from bot.services.market.answers import (
+    CloudAnswer,
+    absent,
+    cloud_cell,
+    completeness_of,
+    nothing_found,
+    without_key,
+)
 from bot.services.market.catalog import Catalog
 from ledger.kernel import money
 from ledger.kernel.clock import Clock
@@ -82,9 +89,11 @@ def sentences(compared: ComparedWork) -> tuple[str, ...]:
     if rows:
         first = rows[0]
         gpus, cloud, total, _, each, *_ = cells(first)
-        found.append(f"Cheapest: {gpus} at {cloud}, {total} for {written(first.tokens)} tokens, {each} a million.")
+        lead = "Cheapest" if completeness_of(compared.answers).proof else "Of what was read"
+        found.append(f"{lead}: {gpus} at {cloud}, {total} for {written(first.tokens)} tokens, {each} a million.")
     else:
-        found.append("No GPU for sale here can run this now.")
+        partly = "No GPU that was read can run this."
+        found.append(nothing_found(compared.answers, "No GPU for sale here can run this now.", partly))
     if f"tokens={PLAIN_TOKENS}" in compared.found.job.work:
         found.append(f"{PLAIN_TOKENS} tokens are compared; tokens= says another number.")
     return (*found, *without_key(compared.answers), *absent(compared.answers), *assumed(work))

@@ -16,7 +16,7 @@ from bot.rules.instances.gpu_check import AVOIDED_FOR, FAILED_DELIVERY
 from bot.rules.market.affordability import cannot_pay
 from bot.rules.market.filters import excluded
 from bot.rules.market.listing import unknown_places
-from bot.rules.market.ranking import Ranked, RankedOption, rank
+from bot.rules.market.ranking import Ranked, rank
 from bot.rules.market.relaxation import ADVISED
 from bot.rules.policy import consumers
 from bot.rules.pricing import hours_cap
@@ -25,29 +25,30 @@ from bot.services.approvals import auto_approval, matched
 from bot.services.checkpoints.remote import unreadable
 from bot.services.grants import advances, approvers, escalation, hours_used, reopen
 from bot.services.grants import override as grant_override
-from bot.services.market.answers import CloudAnswer, most_answered, nothing_found, refusals, silence
+from bot.services.market.answers import CloudAnswer, most_answered, nothing_found, refusals
 from bot.services.market.catalog import MarketAnswer
-from bot.services.market.codec import estimate_to_json, hold_hours, offer_to_json
+from bot.services.market.codec import hold_hours
 from bot.services.notifications import request_message
-from bot.services.requests import waiting
+from bot.services.plans import planner
+from bot.services.requests import looking, waiting
 from bot.services.requests.mounts import too_large
+from bot.services.requests.quote_rows import buttons_of, option_of, quote_of
 from bot.services.runtime.context import Context
 from ledger.core import Claim, StaleMove, Tx, claim, move, record, release
-from ledger.kernel.actor import SYSTEM
+from ledger.kernel.actor import SYSTEM, Actor
 from ledger.kernel.end_reason import EndReason
 from ledger.kernel.event_kind import EventKind
-from ledger.kernel.ids import hex_token, new_id, url_token
+from ledger.kernel.ids import hex_token
 from ledger.kernel.job import JobRequest
+from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import RequestState
-from ledger.models import Option, Quote, Request, Token
+from ledger.models import Quote, Request
 from ledger.queries.journal import quote_failures
 from ledger.queries.lookups import failed_machines, override_of
 from ledger.queries.session_costs import spent_before
 from providers.contract import Offer
 
 BATCH = 16
-#: The code beside the sentence about a cheaper offer that cannot run what was asked.
-CHEAPER_REFUSED = "cheaper"
 
 log = logging.getLogger(__name__)
 
@@ -88,36 +89,79 @@ async def _quote(ctx: Context, held: Claim) -> None:
         request = await tx.get_one(Request, held.row_id)
         spent_usd = await spent_before(tx, request)
         avoided = await failed_machines(tx, FAILED_DELIVERY, ctx.clock.now() - AVOIDED_FOR)
-    job = request.job
-    if (at := consumers.cloud_of(job)) and at in (job.candidates or (at,)):
-        job = replace(job, candidates=(at,))
+    job = _bound(request.job, spent_usd)
     lacks = ctx.catalog.checks.store(job.checkpoint, ctx.policy.checkpoint_places)
     lacks = lacks or await unreadable(ctx, job.checkpoint) or await too_large(ctx, job)
     if lacks is not None:
         await _unplaced(ctx, request, held, lacks)
         return
     # A request that is quoted again must not get the cached prices that have just proved wrong.
-    market = await ctx.catalog.market(
-        job, job.disk_gb, policy=ctx.policy, fresh=request.quote_version > 0 or job.may_wait, to_buy=True
-    )
+    fresh, asked_at = request.quote_version > 0 or job.may_wait, ctx.clock.now()
+    since = looking.since(request) if fresh else None
+    market = await ctx.catalog.market(job, job.disk_gb, policy=ctx.policy, since=since, fresh=fresh, to_buy=True)
     offers = tuple(o for o in market.offers if o.machine_id is None or o.machine_id not in request.failed_machines)
     if job.offer_id:
         offers = tuple(o for o in offers if o.id == job.offer_id)
-    if job.budget_cap_usd is not None:
-        # The requester's limit is for all attempts together: what earlier ones cost is not spent again.
-        job = replace(job, budget_cap_usd=max(job.budget_cap_usd - spent_usd, Decimal(0)))
     broken = {offer.id for offer in offers if (offer.cloud, offer.machine_id) in avoided}
     offers = tuple(o for o in offers if o.id not in broken)
     poor = {offer.id for offer in offers if cannot_pay(offer, market.balances.get(offer.cloud))}
     offers = tuple(o for o in offers if o.id not in poor)
-    how: dict[str, Any] = {"whole": bool(job.work), "to_run": True, "own": await ctx.catalog.own_history()}
-    ranked = rank(offers, job, ctx.policy, ctx.catalog.capabilities, **how)
+    able, own = ctx.catalog.capabilities, await ctx.catalog.own_history()
+    first = request.quote_version == 0 and request.kind is RequestKind.PROVISION
+    derived = bool(job.work) and first and not job.may_wait
+    if derived:
+        # Its hours follow from the market that its quote shows, which may be more than was read when it was made.
+        job = planner.rented_on(offers, job, ctx.policy, able, own)
+        request.job = replace(request.job, hours=job.hours)
+    how: dict[str, Any] = {"whole": bool(job.work), "to_run": True, "own": own}
+    ranked = rank(offers, job, ctx.policy, able, proof=market.completeness.proof, **how)
+    if looking.is_needed(request, job, market, ctx.clock.now()):
+        await looking.look_on(ctx, request, held, market, ranked, asked_at)
+        return
+    if derived and (too_long := _too_long(ctx, request, job)):
+        await _unplaced(ctx, request, held, too_long)
+        return
     left = [excluded(code, sorted(ids)) for code, ids in (("credit", poor), ("delivery", broken)) if ids]
     ranked = replace(ranked, excluded=(*ranked.excluded, *left))
     opens = await _opening(ctx, request, job, ranked, market, **how)
+    await _stored_or_closed(ctx, request, held, ranked, market, opens, spent_usd)
+
+
+def _bound(job: JobRequest, spent_usd: Decimal) -> JobRequest:
+    """Bind a job to the cloud of the offer that it names, and to what earlier attempts left of its limit."""
+    if (at := consumers.cloud_of(job)) and at in (job.candidates or (at,)):
+        job = replace(job, candidates=(at,))
+    if job.budget_cap_usd is not None:
+        # The requester's limit is for all attempts together: what earlier ones cost is not spent again.
+        job = replace(job, budget_cap_usd=max(job.budget_cap_usd - spent_usd, Decimal(0)))
+    return job
+
+
+def _too_long(ctx: Context, request: Request, job: JobRequest) -> str:
+    """Say why a described run may not last as long as its offers say; empty where it may."""
+    limits = consumers.of(ctx.policy.consumers, Actor.from_ref(request.requester))
+    try:
+        if limits is not None:
+            consumers.narrowed(job, limits, Actor.from_ref(request.requester).id)
+    except consumers.NotAllowed as error:
+        return str(error)
+    capped = hours_cap.check(job.hours, Decimal(0), ctx.policy)
+    return "" if capped.allowed else capped.sentence
+
+
+async def _stored_or_closed(
+    ctx: Context,
+    request: Request,
+    held: Claim,
+    ranked: Ranked,
+    market: MarketAnswer,
+    opens: list[str],
+    spent_usd: Decimal,
+) -> None:
+    """Open the request for decision with its options, let it wait again, or close it where nothing fits."""
     judges = _Judges(
         await auto_approval.ineligible(ctx, request.requester),
-        await matched.people_of(ctx, request.id) if job.may_wait else {},
+        await matched.people_of(ctx, request.id) if request.job.may_wait else {},
     )
     now, approved = ctx.clock.now(), False
     try:
@@ -160,10 +204,10 @@ async def _offer(
     Return whether it is approved already: by the policy, or in advance.
     """
     version = request.quote_version + 1
-    quote = await _stored(tx, _quote_of(request, version, ranked, market, now, ctx.policy.request_ttl_s))
+    quote = await _stored(tx, quote_of(request.id, version, ranked, market, now, ctx.policy.request_ttl_s))
     # People count the lines that they see: the numbers follow the list and not the whole market.
-    options = [_option(quote.id, place, option, now) for place, option in enumerate(ranked.options, 1)]
-    tx.add_all([*options, *_buttons(request.id, version, options)])
+    options = [option_of(quote.id, place, option, now) for place, option in enumerate(ranked.options, 1)]
+    tx.add_all([*options, *buttons_of(request.id, version, options)])
     job, override, many = request.job, await override_of(tx, request.id), len(options)
     worst, expected = max(one.worst_usd for one in options), max(one.expected_usd for one in options)
     # Approvers are people, so the plan is the one for people. The checkpoint hold at the end is granted time too.
@@ -175,24 +219,18 @@ async def _offer(
     judged = await auto_approval.judge(ctx, tx, request, options[0], now, mandate, judges.not_them)
     rule = judged.sentence if judged.allowed else " ".join(filter(None, (needed.rule, judged.sentence)))
     due_at = escalation.next_due(ctx.policy, mandate, now, quote.expires_at, now)
-    moved = await move(
-        tx,
-        Request,
-        request.id,
-        RequestState.PENDING,
-        now,
-        SYSTEM,
-        claim=held.token,
-        only_from=frozenset({RequestState.QUOTING}),
-        values={
-            "quote_version": version,
-            "rule": rule,
-            "required_approvals": 1 if judged.allowed else needed.required,
-            "chosen_option_id": None,
-            "expires_at": quote.expires_at,
-            "due_at": due_at,
-        },
-    )
+    values = {
+        "quote_version": version,
+        "rule": rule,
+        "required_approvals": 1 if judged.allowed else needed.required,
+        "chosen_option_id": None,
+        "looking": None,
+        "job": request.job,
+        "expires_at": quote.expires_at,
+        "due_at": due_at,
+    }
+    before, to = frozenset({RequestState.QUOTING}), RequestState.PENDING
+    moved = await move(tx, Request, request.id, to, now, SYSTEM, claim=held.token, only_from=before, values=values)
     await request_message.show_details(tx, moved, now)
     if judged.allowed:
         await auto_approval.approve(ctx, tx, moved, options[0], judged, now)
@@ -214,38 +252,6 @@ async def _stored(tx: Tx, quote: Quote) -> Quote:
     return quote
 
 
-def _quote_of(
-    request: Request, version: int, ranked: Ranked, market: MarketAnswer, now: datetime, open_s: float
-) -> Quote:
-    return Quote(
-        id=new_id("quo", now),
-        request_id=request.id,
-        version=version,
-        created_at=now,
-        expires_at=now + timedelta(seconds=open_s),
-        excluded=[
-            *([{"code": CHEAPER_REFUSED, "sentence": ranked.refused, "count": 1}] if ranked.refused else []),
-            *({"code": e.reason_code, "sentence": e.sentence, "count": e.count} for e in ranked.excluded),
-        ],
-        clouds=_answers(market.answers),
-    )
-
-
-def _buttons(request_id: str, version: int, options: list[Option]) -> list[Token]:
-    """Create one Approve per option and one Reject; each token is an opaque value for this version alone."""
-    actions: list[tuple[str, str | None]] = [("approve", option.id) for option in options]
-    return [
-        Token(
-            token=url_token(),
-            request_id=request_id,
-            quote_version=version,
-            action=action,
-            option_id=option_id,
-        )
-        for action, option_id in [*actions, ("reject", None)]
-    ]
-
-
 async def _opening(
     ctx: Context, request: Request, job: JobRequest, ranked: Ranked, market: MarketAnswer, **how: Any
 ) -> list[str]:
@@ -253,15 +259,16 @@ async def _opening(
     # An offer requested by its id is for sale or not, and no limit hides the offers of clouds that are down.
     if ranked.options or job.offer_id or not most_answered(market.answers):
         return []
+    nowhere = [*filter(None, [unknown_places(market.offers, job.regions, market.completeness.proof)])]
     if job.makes_volume:
-        return [*filter(None, [unknown_places(market.offers, job.regions)])]
+        return nowhere
 
     def usable(offer: Offer) -> bool:
         broken = offer.machine_id is not None and offer.machine_id in request.failed_machines
         return not broken and not cannot_pay(offer, market.balances.get(offer.cloud))
 
     opened = await ctx.catalog.openings(job, ctx.policy, usable, **how)
-    return [*filter(None, [unknown_places(market.offers, job.regions)]), *(one.sentence for one in opened[:ADVISED])]
+    return [*nowhere, *(one.sentence for one in opened[:ADVISED])]
 
 
 async def _nothing(
@@ -275,56 +282,20 @@ async def _nothing(
 ) -> None:
     """Close a request for which nothing fits: say which clouds are silent, what would open the market, then why."""
     job = request.job
-    lead = f"{job.offer_id} is not for sale now." if job.offer_id else "No offer fits now."
+    lead = (f"{job.offer_id} is not for sale now.", f"{job.offer_id} was not found.") if job.offer_id else ()
     if job.budget_cap_usd is not None and spent_usd > 0:
         reasons.insert(0, f"Earlier attempts spent {usd(spent_usd)} of the limit of {usd(job.budget_cap_usd)}.")
-    sentence = " ".join([nothing_found(answers, lead), *reasons])
+    sentence = " ".join([nothing_found(answers, *lead), *reasons])
     await _close(tx, request, held, f"{request.outcome} {sentence}" if request.outcome else sentence, now)
 
 
 async def _close(tx: Tx, request: Request, held: Claim, sentence: str, now: datetime) -> None:
-    values = {"outcome": sentence}
+    values = {"outcome": sentence, "looking": None}
     await move(
         tx, Request, request.id, RequestState.UNAVAILABLE, now, SYSTEM, sentence, claim=held.token, values=values
     )
     await advances.void_all(tx, request.id, sentence, now)
     await reopen.end_waiting_session(tx, request.id, EndReason.NO_OFFER, sentence, now)
-
-
-def _answers(answers: Sequence[CloudAnswer]) -> list[dict[str, object]]:
-    """Return how each cloud answered; the first silent one has the sentence about all that are silent."""
-    first = next((one.cloud for one in answers if one.silent), "")
-    return [
-        {
-            "cloud": one.cloud,
-            "ok": one.ok,
-            "count": one.count,
-            "at": one.at.isoformat(),
-            "sentence": (silence(answers) if one.cloud == first else "") if one.silent else one.sentence,
-        }
-        for one in answers
-    ]
-
-
-def _option(quote_id: str, place: int, option: RankedOption, now: datetime) -> Option:
-    price = option.offer.price_usd_h
-    if price is None:
-        raise ValueError(f"{option.offer.id} was ranked without a price")
-    return Option(
-        id=new_id("opt", now),
-        quote_id=quote_id,
-        rank=place,
-        cloud=option.offer.cloud,
-        offer_key=option.offer.key,
-        price_usd_h=price,
-        best_usd=option.estimate.best_usd,
-        expected_usd=option.estimate.expected_usd,
-        worst_usd=option.estimate.worst_usd,
-        marks=list(option.marks),
-        why=option.why,
-        offer=offer_to_json(option.offer),
-        estimate=estimate_to_json(option.estimate),
-    )
 
 
 #: After so many failures in a row the request is closed; the pauses between them double.

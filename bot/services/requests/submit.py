@@ -161,7 +161,8 @@ async def _refuse_people(ctx: Context, actor: Actor, job: JobRequest) -> Reply |
 
 def _submitted(ctx: Context, request_id: str, job: JobRequest, limits: waiting_rules.WaitTerms | None) -> Reply:
     if limits is not None:
-        sentence = f"Request {short_id(request_id)} {waiting_text.waits_for(job, limits.from_at, limits.until)}."
+        said = waiting_text.waits_for(job, limits.from_at, limits.until)
+        sentence = f"Request {short_id(request_id)} {said}.{waiting_text.LOOKS if job.wait else ''}"
         return Reply(True, ReplyCode.SUBMITTED, sentence, {"request_id": request_id})
     clouds = tuple(map(machines_of, job.candidates)) or ctx.clouds
     sentence = f"Request {short_id(request_id)}: getting offers from {', '.join(clouds)}."

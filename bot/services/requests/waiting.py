@@ -104,13 +104,12 @@ def _matches(
 ) -> set[str]:
     offers = tuple(o for o in market.offers if not cannot_pay(o, market.balances.get(o.cloud)))
     able = ctx.catalog.capabilities
-    return {
-        request_id
-        for request_id, job in jobs
-        if rank(
-            (o for o in offers if job.offer_id in (None, o.id)), job, ctx.policy, able, whole=bool(job.work), **how
-        ).options
-    }
+
+    def fits(job: JobRequest) -> bool:
+        wanted = (offer for offer in offers if job.offer_id in (None, offer.id))
+        return bool(rank(wanted, job, ctx.policy, able, proof=None, whole=bool(job.work), **how).options)
+
+    return {request_id for request_id, job in jobs if fits(job)}
 
 
 async def _wake(ctx: Context, one: _Waiter) -> None:
@@ -125,7 +124,7 @@ async def _wake(ctx: Context, one: _Waiter) -> None:
 
 async def _rest(ctx: Context, one: _Waiter) -> None:
     now = ctx.clock.now()
-    due_at = rules.next_look(one.claim.row_id, one.limits.misses, now, one.limits.until)
+    due_at = rules.next_look(one.claim.row_id, now, one.limits.until)
     async with ctx.db.write() as tx:
         await release(tx, Request, one.claim, due_at=due_at)
 
@@ -159,8 +158,8 @@ async def wait_again(tx: Tx, request: Request, held: Claim, now: datetime) -> bo
     if limits is None or not request.job.wait or now >= limits.until:
         return False
     limits.misses += 1
-    due_at = rules.next_look(request.id, limits.misses, now, limits.until)
+    due_at = rules.next_look(request.id, now, limits.until)
     said = "The offer was gone, so it waits again."
-    to, values = RequestState.WAITING, {"due_at": due_at}
+    to, values = RequestState.WAITING, {"due_at": due_at, "looking": None}
     await move(tx, Request, request.id, to, now, SYSTEM, said, claim=held.token, values=values)
     return True

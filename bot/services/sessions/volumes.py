@@ -13,7 +13,6 @@ from bot.rules.values import job_text
 from bot.rules.values.command_text import cli_command
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import authorization
-from bot.services.market.answers import most_answered
 from bot.services.market.codec import offer_from_json
 from bot.services.runtime.commands import Reply, refuse
 from bot.services.runtime.context import Context
@@ -111,15 +110,15 @@ def _ends_first(job: JobRequest, deadline: datetime, now: datetime) -> str:
 
 
 async def _sold_there(ctx: Context, job: JobRequest) -> Reply | None:
-    """Refuse a job whose GPU is not for sale beside its volume; None where it is, or where the cloud did not answer."""
+    """Refuse a job whose GPU is not for sale beside its volume; None where it is, or where not all offers are known."""
     (cloud,), (region,) = job.candidates, job.regions
     every = replace(job, gpu=GpuConstraint(count_min=job.gpu.count_min, count_max=job.gpu.count_max))
     market = await ctx.catalog.market(every, job.disk_gb, policy=ctx.policy, observed=False)
-    if job.may_wait or not most_answered(market.answers):
+    if job.may_wait or market.completeness.proof is None:
         return None
     there = [offer for offer in market.offers if in_region(offer, region)]
     able = ctx.catalog.capabilities
-    if rank(there, job, ctx.policy, able, whole=bool(job.work), to_run=True).options:
+    if rank(there, job, ctx.policy, able, proof=None, whole=bool(job.work), to_run=True).options:
         return None
     sold = sorted({offer.gpu for offer in there})
     has = f"For sale there now: {', '.join(sold[:NAMED])}." if sold else "Nothing is for sale there now."

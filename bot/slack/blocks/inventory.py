@@ -13,7 +13,7 @@ from bot.rules.grammar.job_words import REGION
 from bot.rules.grammar.market_words import SortKey
 from bot.rules.values import job_text
 from bot.rules.values.phrases import plural, rate, reliability, short_hours
-from bot.services.market.answers import silence
+from bot.services.market.answers import lacking
 from bot.services.market.catalog import MarketListing
 from bot.services.market.document import MarketPage, MarketRow, cursor_after, market_page
 from bot.services.market.market_table import places
@@ -44,7 +44,7 @@ def inventory(found: MarketListing, words: str, command: str, start: int = 0, no
     last = start + len(page.items)
     count = plural(len(found.rows), "offer")
     shown = f"{start + 1}–{last} of {count}" if len(found.rows) > SHOWN else count
-    lead = " ".join(filter(None, (note, safe(silence(page.clouds)), f"{title}: {shown}. {page.terms}")))
+    lead = " ".join(filter(None, (note, safe(lacking(page.clouds)), f"{title}: {shown}. {page.terms}")))
     lines = [f"{_line(row)}\n{code(row.offer_id)}" for row in page.items]
     example = f"{command} provision offer={page.items[0].offer_id} {short_hours(found.job.hours)}"
     hint = context(f"Request one with {code(example)}")

@@ -12,6 +12,7 @@ from bot.rules.pricing.spend_limits import SetLimit, limit_in_force, total_cap
 from bot.rules.sessions.extension import later
 from bot.rules.values.phrases import brief, rate, reliability, usd
 from bot.services.grants import amendments
+from bot.services.market.codec import completeness_of_quote
 from bot.slack.blocks.approvals import APPROVE, votes_of
 from bot.slack.blocks.elements import dollars, safe, when
 from bot.slack.blocks.offers import line, place
@@ -77,7 +78,8 @@ def why_shown(view: RequestView) -> str:
     if shown is None or request.chosen_option_id or request.job.offer_id or request.kind not in RENTS:
         return ""
     if len(view.options) == 1:
-        return "the only offer"
+        whole = view.quote is not None and completeness_of_quote(view.quote).is_complete
+        return "the only offer" if whole else ""
     cheaper = [one for one in view.options if one.expected_usd < shown.expected_usd]
     late = bool(cheaper) and all(_late_h(one) > _late_h(shown) for one in cheaper)
     return in_short(shown.marks, "in time" if late else "reliable" if cheaper else "")

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from bot.rules.values.job_text import machine
-from bot.rules.values.phrases import ANY_REGION, place_name
+from bot.rules.values.phrases import ANY_REGION, cloud_title, place_name
 from bot.services.market.codec import hold_line, offer_from_json, parts_line
-from bot.slack.blocks import job as job_words
 from bot.slack.blocks.elements import Block, context, safe
 from ledger.models import Option
 from providers.contract import Offer
@@ -66,7 +65,7 @@ def place(offer: Offer, *, kind: bool = True) -> str:
     """Say where an offer is and, with `kind`, whether it may be interrupted, unescaped: `RunPod · US · on-demand`."""
     what = ("spot, may be interrupted" if offer.spot else "on-demand") if kind else ""
     named = place_name(offer.region, offer.country)
-    return " · ".join(filter(None, (job_words.cloud(offer.cloud), "" if named in UNSAID else named, what)))
+    return " · ".join(filter(None, (cloud_title(offer.cloud), "" if named in UNSAID else named, what)))
 
 
 def reasons(lines: Iterable[OfferLine]) -> Block | None:

@@ -12,11 +12,10 @@ from decimal import Decimal
 
 from bot.rules.instances.checked_gpus import checked_gpus
 from bot.rules.sessions.running_time import seconds_run
-from bot.rules.values.phrases import brief
+from bot.rules.values.phrases import brief, cloud_title
 from bot.services.nodes.checkins import SHOWS_STARTUP
 from bot.services.nodes.job_results import job_of
 from bot.services.nodes.views import agent_view
-from bot.slack.blocks import job as job_words
 from bot.slack.blocks.approvals import machine_title
 from bot.slack.blocks.elements import SENTENCE_MAX, Message, code, dollars, person, safe, when
 from ledger.kernel.checkpoint_step import CheckpointStep
@@ -134,7 +133,7 @@ def _placing(instance: Instance | None) -> str:
 
 
 def _instance(row: Instance, times: InstanceTimes, why: str, *, names_gpus: bool) -> list[str]:
-    cloud = safe(job_words.cloud(row.cloud), 40)
+    cloud = safe(cloud_title(row.cloud), 40)
     again = f" (attempt {row.n})" if row.n > 1 else ""
     again = f" (machine {row.node_rank + 1})" if row.node_rank is not None else again
     if row.state is _I.READY:
@@ -262,4 +261,4 @@ def _sentence(view: RequestView, reached: str, what: str) -> str:
 
 def _newest_cloud(view: RequestView) -> str:
     newest: Instance | None = view.instances[-1] if view.instances else None
-    return safe(job_words.cloud(newest.cloud), 40) if newest else "the cloud"
+    return safe(cloud_title(newest.cloud), 40) if newest else "the cloud"

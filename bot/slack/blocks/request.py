@@ -15,10 +15,9 @@ from bot.rules.approvals.break_glass import BREAK_GLASS
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.tiers import ApproverGroup
 from bot.rules.values import job_text
-from bot.rules.values.phrases import brief, rate, usd
+from bot.rules.values.phrases import brief, cloud_title, rate, usd
 from bot.services.grants import amendments
 from bot.services.runtime import recovery_mode
-from bot.slack.blocks import job as job_words
 from bot.slack.blocks import migration, progress
 from bot.slack.blocks import waiting as waiting_card
 from bot.slack.blocks.approvals import (
@@ -48,6 +47,7 @@ from bot.slack.blocks.elements import (
     section,
     when,
 )
+from bot.slack.blocks.market_gaps import not_read, still_looking
 from bot.slack.blocks.offer_terms import (
     card_amounts,
     extended_to,
@@ -225,7 +225,7 @@ def _limits(view: RequestView, cost_usd: Decimal | None) -> list[str]:
 def _notes(view: RequestView, policy: Policy, facts: CardFacts, short: int) -> list[str]:
     """List what to know before approving: a requote and its reason, a change, the 12-hour limit, a missing key."""
     request = view.request
-    notes = _again(view)
+    notes = [*_again(view), *not_read(view)]
     stands = amendments.amended_terms(request, view.approvals)
     if stands.hours is not None:
         notes.append(f"An approver shortened it to {brief(stands.hours)}.")
@@ -348,9 +348,7 @@ def _figures(view: RequestView, facts: CardFacts) -> list[str]:
     hours = approved_hours(view)
     row = view.instances[-1] if view.instances else None
     where = (
-        safe(place(line(option).offer))
-        if row is None or row.option_id == option.id
-        else safe(job_words.cloud(row.cloud))
+        safe(place(line(option).offer)) if row is None or row.option_id == option.id else safe(cloud_title(row.cloud))
     )
     parts = [where, rate(row.price_usd_h if row is not None else option.price_usd_h)]
     if over:
@@ -380,8 +378,9 @@ def _without_offers(view: RequestView) -> tuple[list[str], list[Block]]:
     at = f" {when(request.decided_at)}" if request.decided_at else ""
     outcome = safe(request.outcome, SENTENCE_MAX)
     if request.state is _R.QUOTING:
-        said = ":hourglass_flowing_sand: Looking for offers…"
-        return [*_again(view), said], [section("\n".join([_who(view, "Looking for offers"), *_again(view)]))]
+        lines = [*_again(view), *still_looking(request)]
+        lead = [] if request.looking else [":hourglass_flowing_sand: Looking for offers…"]
+        return [*lines, *lead], [section("\n".join([_who(view, "Looking for offers"), *lines]))]
     if request.state in (_R.REJECTED, _R.CANCELLED):
         verb = "Rejected" if request.state is _R.REJECTED else "Cancelled"
         said = f":no_entry: *{verb}* by {person(request.decided_by or '')}{at}."

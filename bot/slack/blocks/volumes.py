@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from decimal import Decimal
 
-from bot.rules.values.phrases import rate
+from bot.rules.values.phrases import cloud_title, rate
 from bot.rules.values.state_text import state_words
 from bot.slack.blocks.elements import Message, clip, code, context, dollars, person, safe, section, when
-from bot.slack.blocks.job import cloud
 from ledger.kernel.job import volume_of
 from ledger.queries.views import SessionView
 
@@ -29,7 +28,7 @@ def _line(view: SessionView, cost_usd: Decimal) -> str:
     parts = [f"{code(session.short_id)} *{safe(volume_of(session.gpu), 40)}* {view.request.job.disk_gb:,} GB"]
     if row is not None:
         parts.append(
-            f"{safe(cloud(row.cloud), 30)} {safe(str(row.offer.get('region', '')), 40)} {rate(row.price_usd_h)}"
+            f"{safe(cloud_title(row.cloud), 30)} {safe(str(row.offer.get('region', '')), 40)} {rate(row.price_usd_h)}"
         )
     parts += [state_words(session.state), person(session.owner), f"{dollars(cost_usd)} so far"]
     parts += [f"deleted {when(session.deadline)}"] if session.deadline is not None else []

@@ -19,6 +19,7 @@ from providers.clouds.kaggle import instances
 from providers.clouds.kaggle.errors import CLOUD, call_error, pushed, status_of
 from providers.clouds.kaggle.instances import RunOutput, page
 from providers.clouds.kaggle.quota import WEEK, Quota, gpu_quota, hours
+from providers.completeness import AnswerPart, Rest
 from providers.contract import (
     Charge,
     InstanceSpec,
@@ -189,19 +190,19 @@ class KaggleProvider(CloudAdapter):
     # ── looking ──────────────────────────────────────────────────────────────────────────────────
 
     async def offers(
-        self, constraint: GpuConstraint, *, disk_gb: int, spot: bool | None, pages: int = 1
-    ) -> tuple[Offer, ...]:
+        self, constraint: GpuConstraint, *, disk_gb: int, spot: bool | None, rest: Rest = None, spare: bool = False
+    ) -> AnswerPart[Offer]:
         """At most one: what is left of the week's hours, while a session is free. The disk comes with the session."""
         if spot is True or not instances.wanted(constraint):
-            return ()
+            return AnswerPart()
         at = self._clock.now()
         quota = await self.quota()
         left_s = None if quota is None else quota.left_s
         if left_s is not None and left_s < instances.TIMEOUT_MIN_S:
-            return ()
+            return AnswerPart()
         if await self.active() >= self._config.sessions_max:
-            return ()
-        return (instances.offer(at, left_s, self._session_max_s, "" if quota is None else quota.warning),)
+            return AnswerPart()
+        return AnswerPart((instances.offer(at, left_s, self._session_max_s, "" if quota is None else quota.warning),))
 
     async def quota(self) -> Quota | None:
         """This week's GPU hours; None when Kaggle does not say. Read it before and after a run to account it."""

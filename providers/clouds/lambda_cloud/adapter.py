@@ -15,9 +15,11 @@ from providers.capabilities import BillingRule, BillingStart, Capabilities, Pric
 from providers.cloud_init import key_material
 from providers.clouds.lambda_cloud import billing, instances, list_prices, offers
 from providers.clouds.lambda_cloud.errors import CLOUD, call_error, create_error, duplicate, key_gone, not_there
-from providers.contract import Charge, InstanceSpec, InstanceStatus, Leftover, Listing, NotSeen, ObservedInstance, Offer
+from providers.completeness import AnswerPart, Rest
+from providers.contract import Charge, InstanceSpec, InstanceStatus, Listing, NotSeen, ObservedInstance, Offer
 from providers.errors import InvalidSpec, ProviderError, UnexpectedResponse
 from providers.http import HttpReply
+from providers.leftovers import Leftover
 from providers.rate_limits import Pace
 
 _OURS = instances.KEY_PREFIX
@@ -95,15 +97,16 @@ class LambdaProvider(CloudAdapter):
     # ── looking ──────────────────────────────────────────────────────────────────────────────────
 
     async def offers(
-        self, constraint: GpuConstraint, *, disk_gb: int, spot: bool | None, pages: int = 1
-    ) -> tuple[Offer, ...]:
-        """One answer holds every type, so `pages` makes no difference."""
+        self, constraint: GpuConstraint, *, disk_gb: int, spot: bool | None, rest: Rest = None, spare: bool = False
+    ) -> AnswerPart[Offer]:
+        """One answer holds every type."""
         if spot is True:
-            return ()
+            return AnswerPart()
         at = self._clock.now()
         if self._missing:
-            return self._marked(list_prices.offers(constraint, at=at))
-        return offers.offers(await self._read("GET", "/instance-types"), constraint, disk_gb=disk_gb, at=at)
+            return AnswerPart(self._marked(list_prices.offers(constraint, at=at)))
+        body = await self._read("GET", "/instance-types")
+        return AnswerPart(offers.offers(body, constraint, disk_gb=disk_gb, at=at))
 
     async def get(self, ref: str) -> ObservedInstance | NotSeen:
         """One instance; a 404 that says so is `NotSeen`, and so is an instance that is listed as terminated."""

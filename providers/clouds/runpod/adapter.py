@@ -14,16 +14,18 @@ from ledger.kernel.clock import Clock
 from ledger.kernel.grant import Grant
 from ledger.kernel.job import GpuConstraint
 from providers.adapter import CloudAdapter, CloudConfig
-from providers.adapter_helpers import joined, listed, number, only, part, ruled, same
+from providers.adapter_helpers import fits, joined, listed, number, only, part, ruled, same
 from providers.capabilities import BillGranularity, BillingRule, BillingStart, Capabilities, PortAccess, PriceSource
 from providers.clouds.runpod import gpu_types, instances, offers
 from providers.clouds.runpod import spot as interruptible
 from providers.clouds.runpod.errors import CLOUD, call_error, create_error, graphql_error
 from providers.clouds.runpod.gpu_types import PriceField
 from providers.clouds.runpod.offers import CatalogPage
+from providers.completeness import COMPLETE, AnswerPart, Completeness, Rest
 from providers.contract import (
     Balance,
     Charge,
+    Copy,
     InstanceSpec,
     InstanceStatus,
     Listing,
@@ -41,7 +43,12 @@ BALANCE_QUERY = "query { myself { clientBalance currentSpendPerHr spendLimit } }
 
 #: The documented example of the limit is 60 requests a minute for the whole account; the `RateLimit` header of every
 #: answer says when an account has used up its own.
-RATE_LIMITS = {"v2": Pace(1.5, burst=20)}
+RATE_LIMITS = {
+    "v2": Pace(1.5, burst=20),
+    #: The counts of a search behind its first one leave two turns to other searches; the copy of the market fifteen.
+    "rest": Pace(1.5, burst=18, wait_max_s=30.0, shares="v2"),
+    "spare": Pace(1.5, burst=5, wait_max_s=0.0, shares="v2"),
+}
 
 CAPABILITIES = Capabilities(
     stop=True,
@@ -60,6 +67,8 @@ CAPABILITIES = Capabilities(
     visibility_lag_s=30,
     boot_expected_s=120,
     name_max=191,
+    market_in_one=False,
+    cuda_in_offers=False,
     rate_limits=RATE_LIMITS,
 )
 
@@ -129,21 +138,39 @@ class RunPodProvider(CloudAdapter):
     # ── looking ──────────────────────────────────────────────────────────────────────────────────
 
     async def offers(
-        self, constraint: GpuConstraint, *, disk_gb: int, spot: bool | None, pages: int = 1
-    ) -> tuple[Offer, ...]:
-        """The tiers in use, in parallel. A page is one GPU count, as the catalogue reports stock per count only."""
-        first = max(1, constraint.count_min)
-        counts = range(first, min(constraint.count_max, offers.COUNT_MAX) + 1)[: max(1, pages)]
-        at = self._clock.now()
-        asked = [CatalogPage(t, c, disk_gb, at, self._container_gb) for c in counts for t in self._tiers]
+        self, constraint: GpuConstraint, *, disk_gb: int, spot: bool | None, rest: Rest = None, spare: bool = False
+    ) -> AnswerPart[Offer]:
+        """The tiers in use, in parallel, at the first GPU count; the rest has the other counts, all at once.
+
+        The catalogue reports stock for one tier and one count in each answer. With `spare` the rest has one count.
+        """
+        counts = offers.counts(constraint, rest)
+        asked = counts if self._missing or (rest is not None and not spare) else counts[:1]
+        at, left = self._clock.now(), counts[len(asked) :]
+        pages = [CatalogPage(t, c, disk_gb, at, self._container_gb) for c in asked for t in self._tiers]
         if self._missing:
-            return self._marked(await self._public(asked, constraint) if asked and spot is not True else ())
-        searches = [self._page(page, constraint) for page in asked] if spot is not True else []
-        if spot is not False and asked:
-            searches.append(
-                self._spot_beside(asked, constraint) if spot is None else self._spot_pages(asked, constraint)
-            )
-        return await joined(searches)
+            return AnswerPart(self._marked(await self._public(pages, constraint) if pages and spot is not True else ()))
+        pace = "spare" if spare else None if rest is None else "rest"
+        searches = [self._page(page, constraint, pace) for page in pages] if spot is not True else []
+        if spot is not False and pages:
+            beside = self._spot_beside if spot is None else self._spot_pages
+            searches.append(beside(pages, constraint))
+        answers = await joined(searches)
+        found = tuple(offer for answer in answers for offer in answer)
+        why = [answer.completeness.why for answer in answers if not answer.completeness.is_complete]
+        lacks = next(iter(why), offers.lacks(rest))
+        if left:
+            return AnswerPart(found, Completeness.partial(offers.MORE_COUNTS), offers.rest_of(left, lacks))
+        return AnswerPart(found, Completeness.partial(lacks) if lacks else COMPLETE)
+
+    def copied_rest(
+        self, copy: Copy, first: AnswerPart[Offer], constraint: GpuConstraint, disk_gb: int
+    ) -> tuple[Offer, ...]:
+        """What the copy has at the GPU counts that were not read yet."""
+        counts = offers.counts(constraint, first.rest)
+        at_them = (one for one in copy.offers if one.gpu_count in counts)
+        found = (offers.with_disk(one, disk_gb, self._container_gb) for one in at_them)
+        return tuple(one for one in found if fits(one, constraint))
 
     async def requote(self, offer: Offer, *, disk_gb: int) -> Offer | None:
         """The one page that holds the offer: its tier at its count."""
@@ -164,27 +191,28 @@ class RunPodProvider(CloudAdapter):
             raise self._explained(error)
         return gpu_types.found(body, pages, constraint, PriceField.ON_DEMAND)
 
-    async def _page(self, page: CatalogPage, constraint: GpuConstraint) -> tuple[Offer, ...]:
-        body = await self._read("GET", "/v2/catalog/gpus", params=offers.query(page, constraint.cuda_min))
-        return offers.offers(body, page, constraint)
+    async def _page(self, page: CatalogPage, constraint: GpuConstraint, pace: str | None = None) -> AnswerPart[Offer]:
+        params = offers.query(page, constraint.cuda_min)
+        body = await self._read("GET", "/v2/catalog/gpus", params=params, pace=pace)
+        return AnswerPart(offers.offers(body, page, constraint))
 
-    async def _spot_beside(self, pages: Iterable[CatalogPage], constraint: GpuConstraint) -> tuple[Offer, ...]:
-        """As `_spot_pages`; a failure of the older API hides no on-demand offer."""
+    async def _spot_beside(self, pages: Iterable[CatalogPage], constraint: GpuConstraint) -> AnswerPart[Offer]:
+        """As `_spot_pages`; a failure of the older API hides no on-demand offer, and is said."""
         try:
             return await self._spot_pages(pages, constraint)
-        except ProviderError:
-            return ()
+        except ProviderError as error:
+            return AnswerPart((), Completeness.partial(f"RunPod's spot offers were not read: {error.message}."))
 
-    async def _spot_pages(self, pages: Iterable[CatalogPage], constraint: GpuConstraint) -> tuple[Offer, ...]:
+    async def _spot_pages(self, pages: Iterable[CatalogPage], constraint: GpuConstraint) -> AnswerPart[Offer]:
         """The interruptible offers of these pages, in one call; none where RunPod rents no such pods."""
         if not await self._spot_is_rented():
-            return ()
+            return AnswerPart()
         pages = tuple(pages)
         body = await self._read("POST", "/graphql", json=interruptible.query(pages, constraint))
         error = graphql_error(body)
         if error is not None:
             raise error
-        return interruptible.found(body, pages, constraint)
+        return AnswerPart(interruptible.found(body, pages, constraint))
 
     async def _spot_is_rented(self) -> bool:
         """Ask RunPod once whether its call for interruptible pods still exists, where the setting is on."""

@@ -7,7 +7,7 @@ $0.20 while stopped. A month counts as 720 hours.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
@@ -34,7 +34,39 @@ TIERS = ("SECURE", "COMMUNITY")
 COUNT_MAX = 16
 #: A community offer, and a secure one without stock details, does not say where it is.
 REGION_UNKNOWN = "any"
+#: Why an answer does not hold everything.
+MORE_COUNTS = "RunPod's other GPU counts were not read."
+#: The keys in the rest of a search: the GPU counts that were not read, and what it will always lack.
+_COUNTS, _LACKS = "counts", "lacks"
 _STOCK: Mapping[str, Stock] = {s.value.upper(): s for s in Stock}
+
+
+def counts(constraint: GpuConstraint, rest: Mapping[str, str] | None) -> tuple[int, ...]:
+    """The GPU counts that a search asks for: all of a constraint, or those that an earlier answer left."""
+    if rest is not None:
+        return tuple(map(int, rest[_COUNTS].split(",")))
+    return tuple(range(max(1, constraint.count_min), min(constraint.count_max, COUNT_MAX) + 1))
+
+
+def rest_of(left: Sequence[int], lacks: str) -> dict[str, str]:
+    """Say where a search continues that left these counts. `lacks` is what it will always lack, "" for nothing."""
+    return {_COUNTS: ",".join(map(str, left)), _LACKS: lacks}
+
+
+def lacks(rest: Mapping[str, str] | None) -> str:
+    """Say what the earlier answers of a search lack; "" for nothing."""
+    return (rest or {}).get(_LACKS, "")
+
+
+def with_disk(offer: Offer, disk_gb: int, container_gb: int = CONTAINER_DISK_GB) -> Offer:
+    """The same offer with a disk of another size, as a search for that size prices it."""
+    storage, gpu = storage_usd_h(disk_gb, container_gb), offer.gpu_usd_h
+    return replace(
+        offer,
+        price_usd_h=gpu + storage if gpu is not None and gpu > 0 else gpu,
+        storage_usd_h=storage,
+        storage_stopped_usd_h=storage_stopped_usd_h(disk_gb),
+    )
 
 
 def storage_usd_h(disk_gb: int, container_gb: int = CONTAINER_DISK_GB) -> Decimal:

@@ -17,6 +17,7 @@ from providers.adapter_helpers import part, pending, ruled
 from providers.capabilities import BillGranularity, BillingRule, BillingStart, Capabilities, PortAccess, PriceSource
 from providers.clouds.tensordock import billing, hostnodes, instances, offers
 from providers.clouds.tensordock.errors import CLOUD, call_error, create_error, made_id, meaning, not_there
+from providers.completeness import AnswerPart, Rest
 from providers.contract import (
     Balance,
     Charge,
@@ -137,14 +138,14 @@ class TensorDockProvider(CloudAdapter):
     # ── looking ──────────────────────────────────────────────────────────────────────────────────
 
     async def offers(
-        self, constraint: GpuConstraint, *, disk_gb: int, spot: bool | None, pages: int = 1
-    ) -> tuple[Offer, ...]:
-        """One answer holds every location, so `pages` makes no difference."""
+        self, constraint: GpuConstraint, *, disk_gb: int, spot: bool | None, rest: Rest = None, spare: bool = False
+    ) -> AnswerPart[Offer]:
+        """One answer holds every location."""
         if spot is True:
-            return ()
+            return AnswerPart()
         at = self._clock.now()
         body = await (self._public() if self._missing else self._get("/locations"))
-        return self._marked(offers.offers(body, constraint, disk_gb=disk_gb, at=at))
+        return AnswerPart(self._marked(offers.offers(body, constraint, disk_gb=disk_gb, at=at)))
 
     async def _public(self) -> Any:
         """The locations as TensorDock shows them to anybody: the older API's hosts, or else the newer API's list."""

@@ -16,7 +16,9 @@ from providers.adapter_helpers import joined, listed, number, only, pending, rul
 from providers.capabilities import BillGranularity, BillingRule, BillingStart, Capabilities, PortAccess, PriceSource
 from providers.clouds.vast import billing, instances, offers
 from providers.clouds.vast.errors import CLOUD, call_error, create_error, not_there, start_queued
-from providers.contract import Balance, Charge, InstanceSpec, Listing, NotSeen, ObservedInstance, Offer, Preflight
+from providers.clouds.vast.offers import SearchPage
+from providers.completeness import COMPLETE, AnswerPart, Completeness, Rest
+from providers.contract import Balance, Charge, Copy, InstanceSpec, Listing, NotSeen, ObservedInstance, Offer, Preflight
 from providers.errors import InsufficientFunds, NoCapacity, ProviderError, UnexpectedResponse
 from providers.http import HttpReply
 from providers.rate_limits import Pace, Pacer
@@ -24,7 +26,8 @@ from providers.rate_limits import Pace, Pacer
 PAGE_LIMIT = 25
 CHARGES_LIMIT = 100
 #: Documented seconds between two calls of one endpoint, a little more because calls may arrive closer together than
-#: they left; `search` is "10 a minute". Deeper pages leave most of these turns to the searches that people wait for.
+#: they left; `search` is "10 a minute", of which people get most: the rest of a search leaves one turn of six to other
+#: searches, and the copy of the market (`spare`) four.
 RATE_LIMITS = {
     "create": Pace(4.7, wait_max_s=30.0),
     "get": Pace(2.1),
@@ -33,7 +36,8 @@ RATE_LIMITS = {
     "destroy": Pace(3.1),
     "charges": Pace(1.1),
     "search": Pace(12.0, burst=6, wait_max_s=15.0),
-    "deeper": Pace(12.0, burst=2, wait_max_s=60.0, shares="search"),
+    "rest": Pace(12.0, burst=5, wait_max_s=60.0, shares="search"),
+    "spare": Pace(12.0, burst=2, wait_max_s=0.0, shares="search"),
 }
 
 CAPABILITIES = Capabilities(
@@ -58,6 +62,7 @@ CAPABILITIES = Capabilities(
     boot_expected_s=180,
     # 256 are taken at the create; what people and other tools show is far shorter.
     name_max=60,
+    market_in_one=False,
     rate_limits=RATE_LIMITS,
 )
 
@@ -99,13 +104,29 @@ class VastProvider(CloudAdapter):
     # ── looking ──────────────────────────────────────────────────────────────────────────────────
 
     async def offers(
-        self, constraint: GpuConstraint, *, disk_gb: int, spot: bool | None, pages: int = 1
-    ) -> tuple[Offer, ...]:
-        """One filtered page per price type, cheapest first; deeper pages continue from the last price."""
+        self, constraint: GpuConstraint, *, disk_gb: int, spot: bool | None, rest: Rest = None, spare: bool = False
+    ) -> AnswerPart[Offer]:
+        """One filtered page per price type, cheapest first; the rest continues from the last price of each."""
         if constraint.names and not offers.gpu_names(constraint):
-            return ()
+            return AnswerPart()
         kinds = [kind for kind, wanted in ((offers.ON_DEMAND, False), (offers.BID, True)) if spot in {None, wanted}]
-        return self._marked(await joined(self._search(constraint, disk_gb, kind, pages) for kind in kinds))
+        above = {kind: None if rest is None else float(rest[kind]) for kind in kinds if rest is None or kind in rest}
+        pace = "spare" if spare else "search" if rest is None else "rest"
+        pages = await joined(self._page(constraint, disk_gb, kind, last, pace) for kind, last in above.items())
+        found = tuple(offer for page in pages for offer in page.offers)
+        last_usd_h = {page.kind: page.last_usd_h for page in pages if page.last_usd_h}
+        lacks = any(page.is_stuck for page in pages) or offers.LACKS in (rest or {})
+        if last_usd_h:
+            following = last_usd_h | ({offers.LACKS: ""} if lacks else {})
+            return AnswerPart(self._marked(found), Completeness.partial(offers.MORE_PAGES), following)
+        complete = Completeness.partial(offers.MORE_AT_ONE_PRICE) if lacks else COMPLETE
+        return AnswerPart(self._marked(found), complete)
+
+    def copied_rest(
+        self, copy: Copy, first: AnswerPart[Offer], constraint: GpuConstraint, disk_gb: int
+    ) -> tuple[Offer, ...]:
+        """What the copy has above the last price of the page that was read."""
+        return offers.copied_rest(copy, first, constraint, disk_gb)
 
     async def requote(self, offer: Offer, *, disk_gb: int) -> Offer | None:
         """Search the bundles of the offer's machine: filters by the id of an offer were seen to match nothing."""
@@ -118,29 +139,19 @@ class VastProvider(CloudAdapter):
         rows = offers.rows(await self._read("POST", "/api/v0/bundles/", json=body))
         return same(tuple(offers.translate(rows, only(offer), disk_gb=disk_gb, kind=kind, at=at)), offer)
 
-    async def _search(self, constraint: GpuConstraint, disk_gb: int, kind: str, pages: int) -> tuple[Offer, ...]:
-        found: dict[str, Offer] = {}
-        seen: set[Any] = set()
-        above: float | None = None
-        for page in range(max(1, pages)):
-            at = self._clock.now()
-            body = offers.query(
-                constraint, disk_gb=disk_gb, kind=kind, verified_only=self._verified_only, above_usd_h=above
-            )
-            pace = "deeper" if page else "search"
-            rows = offers.rows(await self._read("POST", "/api/v0/bundles/", json=body, pace=pace, public=True))
-            new = [row for row in rows if row.get("id") not in seen]
-            seen.update(row.get("id") for row in new)
-            for offer in offers.translate(new, constraint, disk_gb=disk_gb, kind=kind, at=at):
-                found.setdefault(offer.key, offer)
-            last = rows[-1].get("dph_total") if rows else None
-            if not rows and not page and constraint.cuda_min is not None:
-                # Asked once more without the driver, so that people hear why nothing is left, and not only nothing.
-                return await self._search(replace(constraint, cuda_min=None), disk_gb, kind, 1)
-            if len(rows) < offers.ROWS_MAX or not new or not isinstance(last, int | float):
-                break
-            above = float(last)
-        return tuple(found.values())
+    async def _page(
+        self, constraint: GpuConstraint, disk_gb: int, kind: str, above: float | None, pace: str
+    ) -> SearchPage:
+        at = self._clock.now()
+        body = offers.query(
+            constraint, disk_gb=disk_gb, kind=kind, verified_only=self._verified_only, above_usd_h=above
+        )
+        rows = offers.rows(await self._read("POST", "/api/v0/bundles/", json=body, pace=pace, public=True))
+        if not rows and above is None and constraint.cuda_min is not None:
+            # Asked once more without the driver, so that people hear why nothing is left, and not only nothing.
+            return await self._page(replace(constraint, cuda_min=None), disk_gb, kind, None, pace)
+        found = tuple(offers.translate(rows, constraint, disk_gb=disk_gb, kind=kind, at=at))
+        return offers.page(kind, found, rows, above)
 
     async def get(self, ref: str) -> ObservedInstance | NotSeen:
         """One instance; 200 with null is `NotSeen`."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
 from typing import Any, TypeGuard
@@ -11,7 +12,8 @@ from typing import Any, TypeGuard
 from ledger.kernel.job import GpuConstraint
 from providers.adapter_helpers import fits, number
 from providers.clouds.vast.errors import CLOUD
-from providers.contract import Offer
+from providers.completeness import AnswerPart
+from providers.contract import Copy, Offer
 from providers.errors import UnexpectedResponse
 from providers.gpus.table import GPUS, canonical, spellings
 
@@ -22,6 +24,59 @@ ON_DEMAND, BID = "on-demand", "bid"
 #: Cards report less than nominal (15 360 MB on a 16 GB card) or, in binary units, more: the filter leaves room, and
 #: the rows are checked again by nominal memory.
 LEAST_MB_PER_GB, MOST_MB_PER_GB = 930, 1100
+#: Why an answer does not hold everything.
+MORE_PAGES = "Vast has more offers than one answer holds."
+#: The key in a rest of a search that will always lack offers.
+LACKS = "lacks"
+MORE_AT_ONE_PRICE = "Vast has more offers at one price than it shows."
+
+
+@dataclass(frozen=True, slots=True)
+class SearchPage:
+    """One answer to a search. `last_usd_h` is where the next one begins; empty where this one is the last."""
+
+    kind: str
+    offers: tuple[Offer, ...]
+    last_usd_h: str = ""
+    #: More offers have one price than an answer holds, so the next one would be this one again.
+    is_stuck: bool = False
+
+
+def page(kind: str, found: tuple[Offer, ...], rows: list[dict[str, Any]], above: float | None) -> SearchPage:
+    """Return the page that these rows are. Fewer of them than an answer may hold are the last ones."""
+    last = rows[-1].get("dph_total") if rows else None
+    if len(rows) < ROWS_MAX:
+        return SearchPage(kind, found)
+    if not isinstance(last, int | float) or (above is not None and not last > above):
+        return SearchPage(kind, found, is_stuck=True)
+    return SearchPage(kind, found, repr(float(last)))
+
+
+def copied_rest(copy: Copy, first: AnswerPart[Offer], constraint: GpuConstraint, disk_gb: int) -> tuple[Offer, ...]:
+    """What a copy has of the pages behind a first answer: above its last price, so that what is gone stays gone."""
+    rest, read = first.rest or {}, {(offer.key, offer.spot) for offer in first}
+    found = []
+    for copied in copy.offers:
+        last = rest.get(BID if copied.spot else ON_DEMAND)
+        if last is None or (copied.key, copied.spot) in read:
+            continue
+        offer = _with_disk(copied, disk_gb)
+        new_enough = constraint.cuda_min is None or (
+            offer.cuda_max is not None and offer.cuda_max >= constraint.cuda_min
+        )
+        priced = offer.price_usd_h is not None and offer.price_usd_h >= Decimal(last)
+        if priced and new_enough and fits(offer, constraint, disk_gb):
+            found.append(offer)
+    return tuple(found)
+
+
+def _with_disk(offer: Offer, disk_gb: int) -> Offer:
+    """The same offer with a disk of another size, as a search for that size prices it."""
+    storage = Decimal(offer.ticket["gb_month"]) * disk_gb / MONTH_H
+    gpu, price = offer.gpu_usd_h, offer.price_usd_h
+    if gpu is not None and price is not None and price > 0:
+        price = gpu + storage
+    return replace(offer, price_usd_h=price, storage_usd_h=storage, storage_stopped_usd_h=storage)
 
 
 def gpu_names(constraint: GpuConstraint) -> tuple[str, ...]:
@@ -105,9 +160,11 @@ def _offer(row: Mapping[str, Any], *, disk_gb: int, kind: str, at: datetime) -> 
     memory_gb = (number(row.get("gpu_ram")) or Decimal(0)) / 1024
     name = canonical(CLOUD, spelling, memory_gb)
     nominal = Decimal(GPUS[name].memory_gb) if name else Decimal(math.ceil(memory_gb))
-    storage = number(row.get("storage_total_cost"))
+    storage, gb_month = number(row.get("storage_total_cost")), number(row.get("storage_cost"))
     if storage is None:
-        storage = (number(row.get("storage_cost")) or Decimal(0)) * disk_gb / MONTH_H
+        storage = (gb_month or Decimal(0)) * disk_gb / MONTH_H
+    if gb_month is None:
+        gb_month = storage * MONTH_H / disk_gb if disk_gb else Decimal(0)
     capability = number(row.get("compute_cap"))
     duration, disk_max = number(row.get("duration")), number(row.get("disk_space"))
     hosting = row.get("hosting_type")
@@ -146,7 +203,7 @@ def _offer(row: Mapping[str, Any], *, disk_gb: int, kind: str, at: datetime) -> 
         pcie_gb_s=number(row.get("pcie_bw")),
         power_limit_w=number(row.get("gpu_max_power")),
         min_bid_usd_h=number(row.get("min_bid")),
-        ticket={"ask": str(key)},
+        ticket={"ask": str(key), "gb_month": str(gb_month)},
     )
 
 

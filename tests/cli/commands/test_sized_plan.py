@@ -56,8 +56,6 @@ async def key_of(stage: Stage) -> str:
 async def test_every_door_names_one_model(stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     key = await key_of(stage)
     await stage.command("alice", f"/gpu plan {WORDS}")
-    await asyncio.gather(*stage.ctx.catalog._deeper)
-    await stage.command("alice", f"/gpu plan {WORDS}")
     message = all_text(stage.ws.ephemerals("alice")[-1])
     async with serving(build_api(Dependencies(stage.ctx, ApiSettings("C0GPU")), {})) as url:
         async with httpx.AsyncClient(base_url=url, headers={"Authorization": f"Bearer {key}"}) as http:

@@ -11,6 +11,7 @@ from ledger.kernel.job import GpuConstraint
 from providers.adapter import CloudAdapter, CloudConfig
 from providers.adapter_helpers import fits, seconds
 from providers.capabilities import BillingRule, BillingStart, Capabilities
+from providers.completeness import AnswerPart, Rest
 from providers.contract import InstanceSpec, InstanceStatus, Listing, NotSeen, ObservedInstance, Offer, SshEndpoint
 from providers.error_table import first, row
 from providers.errors import (
@@ -73,13 +74,13 @@ class CirrusProvider(CloudAdapter):
         return None if reply.ok else _error(reply)
 
     async def offers(
-        self, constraint: GpuConstraint, *, disk_gb: int, spot: bool | None, pages: int = 1
-    ) -> tuple[Offer, ...]:
+        self, constraint: GpuConstraint, *, disk_gb: int, spot: bool | None, rest: Rest = None, spare: bool = False
+    ) -> AnswerPart[Offer]:
         if spot is True:
-            return ()
+            return AnswerPart()
         at = self._clock.now()
         rows = (await self._read("GET", "/offers"))["offers"]
-        return tuple(offer for row in rows if (offer := _offer(row, at)) and fits(offer, constraint))
+        return AnswerPart(tuple(offer for row in rows if (offer := _offer(row, at)) and fits(offer, constraint)))
 
     async def _send(self, spec: InstanceSpec, grant: Grant) -> ObservedInstance:
         body = {

@@ -15,6 +15,7 @@ from bot.rules.policy.policy import Policy
 from ledger.kernel.job import SpotPolicy
 from providers.contract import Offer
 from providers.errors import OutcomeUnknown, ProviderError
+from tests.providers.read_offers import WHOLE
 from tests.rules.builders import CLOUDS, job, offer
 from tests.support.clock import START
 
@@ -34,7 +35,7 @@ def place(
     clouds: tuple[str, ...] = (),
     **policy: Any,
 ) -> Placement:
-    found = rank(offers, job(spot=SpotPolicy.ANY), Policy(options_shown=9), CLOUDS)
+    found = rank(offers, job(spot=SpotPolicy.ANY), Policy(options_shown=9), CLOUDS, proof=WHOLE)
     return next_option(found.options, chosen, failures, Decimal(cap), Decimal(total), Policy(**policy), clouds)
 
 
@@ -126,7 +127,7 @@ def test_the_price_cap_holds_for_every_option() -> None:
 
 
 def test_an_option_whose_price_was_lost_is_not_tried() -> None:
-    (option,) = rank([A], job(), Policy(), CLOUDS).options
+    (option,) = rank([A], job(), Policy(), CLOUDS, proof=WHOLE).options
     lost = replace(option, offer=replace(A, price_usd_h=None))
     assert next_option([lost], "vast:a", [], Decimal(1), Decimal(9), Policy()).code == "none_left"
 

@@ -12,6 +12,7 @@ from bot.rules.market.ranking import BEST_COST, rank
 from bot.rules.market.relaxation import relax
 from bot.rules.policy.policy import Policy
 from ledger.kernel.job import GpuConstraint
+from tests.providers.read_offers import WHOLE
 from tests.rules.builders import CLOUDS, job, offer
 
 POLICY = Policy()
@@ -49,19 +50,22 @@ def test_a_table_holds_the_method_that_was_asked_for_alone() -> None:
     small = offer("small")
     large = offer("large", gpu="H100-SXM", gpu_count=8, memory_gb=Decimal(80), price_usd_h=Decimal(16))
     wanted = job(gpu=ANY, work=("model=7B", "type=finetune", "tokens=1M"))
-    found = rank([small, large], wanted, POLICY, CLOUDS)
+    found = rank([small, large], wanted, POLICY, CLOUDS, proof=WHOLE)
     assert [one.offer.key for one in found.options] == ["large"]
     assert [one.reason_code for one in found.excluded] == ["ram"]
     lora = next(alternatives(wanted, POLICY)).job
-    assert {one.offer.key for one in rank([small, large], lora, POLICY, CLOUDS).options} == {"small", "large"}
+    assert {one.offer.key for one in rank([small, large], lora, POLICY, CLOUDS, proof=WHOLE).options} == {
+        "small",
+        "large",
+    }
 
 
 def test_where_nothing_fits_a_lighter_method_or_another_format_is_advised() -> None:
     wanted = job(gpu=ANY, work=("model=7B", "type=finetune", "tokens=1M"))
-    assert [one.instead for one in relax([offer()], wanted, POLICY, CLOUDS)] == ["type=lora", "type=qlora"]
+    assert [one.instead for one in relax([offer()], wanted, POLICY, CLOUDS, WHOLE)] == ["type=lora", "type=qlora"]
     old = offer(gpu="V100-32GB", memory_gb=Decimal(32))
     serving = job(gpu=ANY, work=("model=7B", "type=serving", "tokens=1M"))
-    assert [(one.word, one.instead, one.opens) for one in relax([old], serving, POLICY, CLOUDS)] == [
+    assert [(one.word, one.instead, one.opens) for one in relax([old], serving, POLICY, CLOUDS, WHOLE)] == [
         ("precision", "precision=fp16", 1),
         ("precision", "precision=int4", 1),
     ]
@@ -70,29 +74,31 @@ def test_where_nothing_fits_a_lighter_method_or_another_format_is_advised() -> N
 def test_a_cheaper_offer_that_cannot_run_it_is_named() -> None:
     amd = offer("amd", gpu="MI300X", memory_gb=Decimal(192), price_usd_h=Decimal("0.10"))
     dear = offer("dear", gpu="MI300X", memory_gb=Decimal(192), price_usd_h=Decimal("0.90"))
-    found = rank([amd, dear, offer()], job(gpu=ANY), POLICY, CLOUDS)
+    found = rank([amd, dear, offer()], job(gpu=ANY), POLICY, CLOUDS, proof=WHOLE)
     assert found.refused == "Cheapest per hour, but skipped: $0.100/h at vast. MI300X: the image needs CUDA."
-    assert rank([dear, offer()], job(gpu=ANY), POLICY, CLOUDS).refused == ""
-    assert "$0.900/h" in rank([dear], job(gpu=ANY), POLICY, CLOUDS).refused
-    elsewhere = rank([amd], job(gpu=ANY, regions=("US",)), POLICY, CLOUDS)
+    assert rank([dear, offer()], job(gpu=ANY), POLICY, CLOUDS, proof=WHOLE).refused == ""
+    assert "$0.900/h" in rank([dear], job(gpu=ANY), POLICY, CLOUDS, proof=WHOLE).refused
+    elsewhere = rank([amd], job(gpu=ANY, regions=("US",)), POLICY, CLOUDS, proof=WHOLE)
     assert elsewhere.refused == ""
-    rocm = rank([offer()], job(gpu=ANY, image="rocm/pytorch:latest"), POLICY, CLOUDS)
+    rocm = rank([offer()], job(gpu=ANY, image="rocm/pytorch:latest"), POLICY, CLOUDS, proof=WHOLE)
     assert rocm.refused.endswith("RTX4090: the image needs ROCm.")
     old = offer(gpu="V100-32GB", memory_gb=Decimal(32))
     serving = job(gpu=ANY, work=("model=7B", "type=serving", "tokens=1M"))
-    assert rank([old], serving, POLICY, CLOUDS).refused.endswith("V100-32GB: it can't compute in this precision.")
+    assert rank([old], serving, POLICY, CLOUDS, proof=WHOLE).refused.endswith(
+        "V100-32GB: it can't compute in this precision."
+    )
 
 
 def test_an_offer_with_hardly_any_memory_left_is_never_the_best() -> None:
     work = ("params=11.9B", "type=serving", "precision=bf16", "seq=512", "concurrency=1", "tokens=1M")
     tight = offer("tight", price_usd_h=Decimal("0.10"))
     roomy = offer("roomy", gpu="A6000", memory_gb=Decimal(48), price_usd_h=Decimal(2))
-    found = rank([tight, roomy], job(gpu=ANY, work=work), POLICY, CLOUDS)
+    found = rank([tight, roomy], job(gpu=ANY, work=work), POLICY, CLOUDS, proof=WHOLE)
     assert [one.offer.key for one in found.options] == ["roomy", "tight"]
     assert BEST_COST in found.options[0].marks
     assert found.options[1].marks == ()
     assert "Its memory is nearly full, so it may fail." in found.options[1].why
-    (alone,) = rank([tight], job(gpu=ANY, work=work), POLICY, CLOUDS).options
+    (alone,) = rank([tight], job(gpu=ANY, work=work), POLICY, CLOUDS, proof=WHOLE).options
     assert alone.marks == ()
     assert alone.why.startswith("About $")
 

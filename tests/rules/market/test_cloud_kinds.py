@@ -10,6 +10,7 @@ import pytest
 
 from bot.rules.market.ranking import FREE, rank
 from bot.rules.policy.policy import Policy
+from tests.providers.read_offers import WHOLE
 from tests.rules.builders import CLOUDS, capabilities, job, offer
 
 POLICY = Policy()
@@ -17,18 +18,18 @@ POLICY = Policy()
 
 def test_a_free_option_is_marked_and_counted_in_hours() -> None:
     free = offer("f", cloud="kaggle", price_usd_h=Decimal(0), available_for_s=9 * 3600, warning="Only 9.0 are left.")
-    first, second = rank([free, offer("p")], job("2"), POLICY, CLOUDS).options
+    first, second = rank([free, offer("p")], job("2"), POLICY, CLOUDS, proof=WHOLE).options
     assert (first.offer.key, first.marks[0]) == ("f", FREE)
     assert first.why == "Free: it uses up to 2 h of a quota (9 h left). Only 9.0 are left."
     assert FREE not in second.marks
-    unknown = rank([replace(free, available_for_s=None, warning="")], job(), POLICY, CLOUDS).options[0]
+    unknown = rank([replace(free, available_for_s=None, warning="")], job(), POLICY, CLOUDS, proof=WHOLE).options[0]
     assert unknown.why == "Free: it uses up to 6 h of a quota."
 
 
 @pytest.mark.parametrize(("run", "to_run", "answered"), [("", True, 0), ("python x.py", True, 1), ("", False, 1)])
 def test_a_cloud_that_runs_programs_only_needs_one_to_be_bought(run: str, to_run: bool, answered: int) -> None:
     clouds = {"kaggle": capabilities(free=True, batch=True)}
-    found = rank([offer(cloud="kaggle")], job(run=run or None), POLICY, clouds, to_run=to_run)
+    found = rank([offer(cloud="kaggle")], job(run=run or None), POLICY, clouds, to_run=to_run, proof=WHOLE)
     assert found.answered == answered
     assert [one.reason_code for one in found.excluded] == ([] if answered else ["program"])
 
@@ -49,7 +50,7 @@ def test_secrets_queues_and_attempts_need_a_machine_with_an_agent(
     able: dict[str, Any], image: str | None, answered: int, needs: dict[str, Any], code: str
 ) -> None:
     wanted = job(**{"run": "python x.py", "image": image, **needs})
-    found = rank([offer(cloud="runpod")], wanted, POLICY, {"runpod": capabilities(**able)})
+    found = rank([offer(cloud="runpod")], wanted, POLICY, {"runpod": capabilities(**able)}, proof=WHOLE)
     assert found.answered == answered
     assert [one.reason_code for one in found.excluded] == ([] if answered else [code])
 
@@ -71,6 +72,6 @@ def test_files_need_an_agent_and_a_mount_needs_fuse(
     mounts: tuple[str, ...], able: dict[str, Any], code: str | None
 ) -> None:
     wanted = job(run="python x.py", image="a/b:1", mounts=mounts)
-    found = rank([offer(cloud="runpod")], wanted, POLICY, {"runpod": capabilities(**able)})
+    found = rank([offer(cloud="runpod")], wanted, POLICY, {"runpod": capabilities(**able)}, proof=WHOLE)
     assert [one.reason_code for one in found.excluded] == ([] if code is None else [code])
     assert all("COPY works" in one.sentence for one in found.excluded if code == "fuse")

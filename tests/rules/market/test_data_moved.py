@@ -10,6 +10,7 @@ from bot.rules.market.estimate import Estimate, estimate
 from bot.rules.market.parts import COMPONENTS
 from bot.rules.market.ranking import rank
 from providers.contract import Offer
+from tests.providers.read_offers import WHOLE
 from tests.rules.builders import CLOUDS
 from tests.rules.market.test_run_cost_properties import POLICY, WORDS, h100, run, wanted
 
@@ -74,7 +75,7 @@ def test_the_offer_beside_the_data_ranks_first_and_says_why() -> None:
         h100(key, cloud="runpod", region=region, price_usd_h=Decimal(price), download_mbps=Decimal(900))
         for key, region, price in (("a", FAR, "16"), ("b", CLOSE, "16.2"))
     ]
-    found = rank(sold, wanted(*volume), POLICY, CLOUDS, top=2)
+    found = rank(sold, wanted(*volume), POLICY, CLOUDS, top=2, proof=WHOLE)
     assert [one.offer.key for one in found.options] == ["b", "a"]
     assert "read in place." in found.options[0].why
     assert found.options[1].why.endswith("$0.00 and 30 min. Keeping them there costs $14.00 a month.")

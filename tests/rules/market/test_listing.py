@@ -15,6 +15,7 @@ from bot.rules.market.ranking import rank
 from bot.rules.policy.policy import Policy
 from ledger.kernel.job import GpuConstraint, SpotPolicy
 from providers.contract import Offer, Stock
+from tests.providers.read_offers import WHOLE
 from tests.rules.builders import CLOUDS, OFFERS, job, offer
 
 POLICY = Policy()
@@ -110,7 +111,7 @@ def test_every_offer_that_fits_is_in_exactly_one_row_and_totals_keep_the_order_o
     market: list[Offer], sort: SortKey
 ) -> None:
     policy = Policy(options_shown=500)
-    ranked = rank(market, ANY, policy, CLOUDS)
+    ranked = rank(market, ANY, policy, CLOUDS, proof=WHOLE)
     found, ordered = listed(market, ANY, policy, CLOUDS, sort)
     held = [one.id for row in found for one in row]
     assert sorted(held) == sorted(one.offer.id for one in ranked.options)
@@ -123,10 +124,10 @@ def test_every_offer_that_fits_is_in_exactly_one_row_and_totals_keep_the_order_o
 
 def test_a_place_without_an_offer_is_named_with_the_places_that_there_are() -> None:
     market = [offer("1"), offer("2", region="Texas, US", country="US"), offer("3", region="us-east-1", country=None)]
-    assert unknown_places(market, ("SE", "Texas")) == ""
-    assert unknown_places(market, ("Atlantis", "US")) == (
+    assert unknown_places(market, ("SE", "Texas"), WHOLE) == ""
+    assert unknown_places(market, ("Atlantis", "US"), WHOLE) == (
         "No offer is in “Atlantis” now; there are offers in SE, US, us-east-1."
     )
-    assert unknown_places(market, ()) == unknown_places([], ("Atlantis",)) == ""
+    assert unknown_places(market, (), WHOLE) == unknown_places([], ("Atlantis",), WHOLE) == ""
     many = [offer(str(number), region=f"R{number:02}", country=None) for number in range(PLACES_NAMED + 3)]
-    assert unknown_places(many, ("Atlantis",)).endswith(f"R{PLACES_NAMED - 1} and 3 other places.")
+    assert unknown_places(many, ("Atlantis",), WHOLE).endswith(f"R{PLACES_NAMED - 1} and 3 other places.")

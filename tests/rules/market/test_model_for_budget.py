@@ -21,6 +21,7 @@ from bot.rules.sizing.throughput import FinishedRun
 from bot.rules.sizing.workload import Workload
 from providers.contract import Offer
 from providers.gpus.table import GPUS
+from tests.providers.read_offers import WHOLE
 from tests.rules.builders import CLOUDS, offer
 
 POLICY = Policy()
@@ -89,7 +90,7 @@ def test_a_plan_of_the_words_is_the_same_run() -> None:
     found = parse(f"plan {one.option.offer.gpu_count}x{one.option.offer.gpu} {' '.join(words)}")
     assert not isinstance(found, GrammarError), found.message
     assert found.job is not None
-    again = rank(MARKET, replace(found.job, disk_gb=one.job.disk_gb), POLICY, CLOUDS).options[0]
+    again = rank(MARKET, replace(found.job, disk_gb=one.job.disk_gb), POLICY, CLOUDS, proof=WHOLE).options[0]
     assert again.offer == one.option.offer
     assert again.estimate.expected_usd == one.option.estimate.expected_usd
     assert again.estimate.hours == one.option.estimate.hours

@@ -14,6 +14,7 @@ from bot.rules.market.parts import loss_chance, reliability
 from bot.rules.market.ranking import rank
 from bot.rules.policy.policy import Policy
 from providers.contract import HostRecord
+from tests.providers.read_offers import WHOLE
 from tests.rules.builders import CLOUDS, SHARES, job, offer
 
 DAY = Decimal(24)
@@ -78,7 +79,7 @@ def test_an_offer_of_a_known_host_has_the_blend_whatever_its_cloud_reports() -> 
 
 def test_of_two_hosts_at_one_price_the_one_that_failed_ranks_below_and_says_why() -> None:
     failed = offer("1", own=HostRecord(3, failed=2))
-    ranked = rank([failed, offer("2")], job(), Policy(), CLOUDS)
+    ranked = rank([failed, offer("2")], job(), Policy(), CLOUDS, proof=WHOLE)
     assert [one.offer.key for one in ranked.options] == ["2", "1"]
     assert "82.5% reliability (2 of 3 sessions on this host failed)." in ranked.options[1].why
     assert "99.0% reliability (reported)." in ranked.options[0].why

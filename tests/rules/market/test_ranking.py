@@ -18,6 +18,7 @@ from bot.rules.market.relaxation import relax
 from bot.rules.policy.policy import Policy
 from ledger.kernel.job import GpuConstraint, JobRequest, SpotPolicy
 from providers.contract import Offer, Stock
+from tests.providers.read_offers import WHOLE
 from tests.rules.builders import CLOUDS, OFFERS, job, offer
 
 POLICY = Policy()
@@ -25,7 +26,7 @@ ANY = GpuConstraint(count_min=1, count_max=8)
 
 
 def ranked(*offers: Offer, wanted: JobRequest | None = None, policy: Policy = POLICY, **options: Any) -> Ranked:
-    return rank(offers, wanted or job(), policy, CLOUDS, **options)
+    return rank(offers, wanted or job(), policy, CLOUDS, **options, proof=WHOLE)
 
 
 def keys(found: Ranked) -> list[str]:
@@ -240,7 +241,7 @@ def test_clouds_in_order_are_a_fallback_order_whatever_they_cost() -> None:
     assert keys(ranked(*market[2:], wanted=wanted)) == ["cheap"]
     assert keys(ranked(*market, wanted=replace(wanted, clouds_in_order=False))) == ["cheap", "less", "dear"]
     nothing = replace(wanted, candidates=("lambda", "kaggle"))
-    assert [one.instead for one in relax(market, nothing, Policy(), CLOUDS)] == ["clouds=runpod"]
+    assert [one.instead for one in relax(market, nothing, Policy(), CLOUDS, WHOLE)] == ["clouds=runpod"]
 
 
 def test_at_most_the_asked_number_of_options_is_shown_but_all_are_counted() -> None:

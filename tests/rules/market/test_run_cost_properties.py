@@ -19,6 +19,7 @@ from bot.rules.policy.policy import Policy
 from bot.rules.sizing.run_time import RunTime, checkpoint_gb, finished_run, run_time
 from ledger.kernel.job import GpuConstraint, JobRequest, SpotPolicy
 from providers.contract import Offer
+from tests.providers.read_offers import WHOLE
 from tests.rules.builders import CLOUDS, OFFERS, SHARES, job, offer
 
 POLICY = Policy()
@@ -212,7 +213,7 @@ def test_more_tokens_never_cost_less(sold: Offer, counts: tuple[int, int]) -> No
 
 def ranked(*offers: Offer, words: tuple[str, ...] = WORDS, **changes: Any) -> Ranked:
     options = {key: changes.pop(key) for key in ("top", "whole", "policy") if key in changes}
-    return rank(offers, wanted(*words, **changes), options.pop("policy", POLICY), CLOUDS, **options)
+    return rank(offers, wanted(*words, **changes), options.pop("policy", POLICY), CLOUDS, **options, proof=WHOLE)
 
 
 def keys(found: Ranked) -> list[str]:
@@ -277,12 +278,21 @@ def test_spot_wins_exactly_where_its_total_with_the_risk_is_lower(discount: Deci
 
 def test_what_is_rented_may_last_all_of_its_hours() -> None:
     short = ranked(h100(), whole=True).options[0].estimate
-    long = rank([h100()], replace(wanted(), hours=Decimal(50)), POLICY, CLOUDS, whole=True).options[0].estimate
+    long = (
+        rank([h100()], replace(wanted(), hours=Decimal(50)), POLICY, CLOUDS, whole=True, proof=WHOLE)
+        .options[0]
+        .estimate
+    )
     assert long.worst_usd >= Decimal(16) * Decimal("1.1") * 50
     assert long.expected_usd == short.expected_usd
     tight = replace(wanted(), hours=Decimal("0.1"))
     late = rank(
-        [h100("1"), h100("2", gpu="X9000", compute_capability=Decimal("9.0"))], tight, POLICY, CLOUDS, whole=True
+        [h100("1"), h100("2", gpu="X9000", compute_capability=Decimal("9.0"))],
+        tight,
+        POLICY,
+        CLOUDS,
+        whole=True,
+        proof=WHOLE,
     )
     assert keys(late) == ["1", "2"]
     assert late.options[0].estimate.late_hours == late.options[0].estimate.hours - Decimal("0.1")

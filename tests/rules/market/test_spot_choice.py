@@ -11,6 +11,7 @@ from bot.rules.market.ranking import rank
 from bot.rules.policy.policy import Policy
 from ledger.kernel.job import SpotPolicy
 from providers.contract import Offer
+from tests.providers.read_offers import WHOLE
 from tests.rules.builders import CLOUDS, job, offer
 
 ANY = job("6", spot=SpotPolicy.ANY)
@@ -22,7 +23,7 @@ def why(spot_usd_h: str, on_demand_usd_h: str, *others: Offer, wanted: SpotPolic
         offer("2", price_usd_h=Decimal(on_demand_usd_h)),
         *others,
     ]
-    found = rank(market, replace(ANY, spot=wanted), Policy(), CLOUDS).options
+    found = rank(market, replace(ANY, spot=wanted), Policy(), CLOUDS, proof=WHOLE).options
     assert not any("Spot saves" in one.why for one in found[1:])
     return found[0].why
 
@@ -42,12 +43,14 @@ def test_where_spot_saves_nothing_that_is_said(spot: str, on_demand: str) -> Non
 
 def test_the_same_total_is_said_as_such() -> None:
     kind = offer("1", spot=True, reliability=Decimal(1), price_usd_h=Decimal(1))
-    found = rank([kind, replace(kind, key="2", spot=False)], ANY, Policy(spot_interruption=Decimal(0)), CLOUDS)
+    found = rank(
+        [kind, replace(kind, key="2", spot=False)], ANY, Policy(spot_interruption=Decimal(0)), CLOUDS, proof=WHOLE
+    )
     assert "on-demand costs as much, and spot comes with a chance below 1% to lose the machine." in found.options[0].why
 
 
 def test_only_one_kind_or_one_that_was_not_asked_for_says_nothing() -> None:
-    one = rank([offer("1", spot=True)], ANY, Policy(), CLOUDS).options[0].why
+    one = rank([offer("1", spot=True)], ANY, Policy(), CLOUDS, proof=WHOLE).options[0].why
     assert "Spot saves" not in one
     assert "Spot saves" not in why("1", "2", wanted=SpotPolicy.NO)
 

@@ -23,6 +23,7 @@ from bot.rules.sizing.start_times import InstanceHistory, Losses, OwnTimes, own_
 from bot.rules.viability.interconnect import host_speed
 from ledger.kernel.job import GpuConstraint, JobRequest, SpotPolicy
 from providers.contract import HostRecord, Offer, Stock
+from tests.providers.read_offers import WHOLE
 from tests.rules.builders import CLOUDS, OFFERS, SHARES, job, offer
 
 #: Enough good hours to bring 0.95 to exactly 0.96.
@@ -188,7 +189,7 @@ def test_a_market_is_ranked_exactly_as_its_offers_one_by_one(
     market: list[Offer], wanted: JobRequest, own: OwnHistory
 ) -> None:
     kept, left_out = one_by_one(market, wanted, POLICY, own)
-    found = rank(market, wanted, POLICY, CLOUDS, top=len(market), own=own)
+    found = rank(market, wanted, POLICY, CLOUDS, top=len(market), own=own, proof=WHOLE)
     assert [(one.offer.id, one.rank) for one in found.options] == [(one.offer.id, n) for n, one in enumerate(kept, 1)]
     assert [(one.risk_usd, one.estimate.expected_usd) for one in found.options] == [
         (one.risk_usd, one.expected_usd) for one in kept
@@ -204,7 +205,7 @@ def test_a_market_is_ranked_exactly_as_its_offers_one_by_one(
         stable = most_stable(kept, cases) if best else None
         assert (marked(found, BEST_STABILITY) or marked(found, ASSUMED_STABILITY)) == stable
         assert marked(found, FASTEST) == fastest(kept, cases)
-        few = rank(market, wanted, POLICY, CLOUDS, top=2, own=own)
+        few = rank(market, wanted, POLICY, CLOUDS, top=2, own=own, proof=WHOLE)
         shown = [one.offer.id for one in few.options]
         assert shown == [one.offer.id for one in kept if one.offer.id in shown]
         assert [one.rank for one in few.options] == list(range(1, len(shown) + 1))
@@ -232,7 +233,7 @@ def test_pooled_losses_at_once_are_the_same_as_one_by_one(lost: Losses, spot: bo
     ]
     wanted = job(gpu=ANY, work=RUNS[0], spot=SpotPolicy.ANY)
     kept, _ = one_by_one(market, wanted, POLICY, own)
-    found = rank(market, wanted, POLICY, CLOUDS, own=own)
+    found = rank(market, wanted, POLICY, CLOUDS, own=own, proof=WHOLE)
     assert [one.offer.id for one in found.options] == [one.offer.id for one in kept]
     plain = {one.offer.id: one for one in one_by_one(market, wanted, POLICY)[0]}
     changed = {one.offer.spot for one in kept if one.expected_usd != plain[one.offer.id].expected_usd}
@@ -242,9 +243,9 @@ def test_pooled_losses_at_once_are_the_same_as_one_by_one(lost: Losses, spot: bo
 
 @pytest.mark.parametrize(("over", "left_out"), [("0", []), ("0.000001", ["budget"])])
 def test_a_budget_is_kept_to_the_micro_dollar(over: str, left_out: list[str]) -> None:
-    (option,) = rank([offer()], job(), POLICY, CLOUDS).options
+    (option,) = rank([offer()], job(), POLICY, CLOUDS, proof=WHOLE).options
     tight = job(budget_cap_usd=option.estimate.expected_usd - Decimal(over))
-    assert [one.reason_code for one in rank([offer()], tight, POLICY, CLOUDS).excluded] == left_out
+    assert [one.reason_code for one in rank([offer()], tight, POLICY, CLOUDS, proof=WHOLE).excluded] == left_out
 
 
 @pytest.mark.parametrize(("less_s", "left_out"), [(0, []), (1, ["too_short"])])
@@ -253,18 +254,18 @@ def test_an_offer_must_last_as_long_as_the_run(less_s: int, left_out: list[str])
     needed = Cases(wanted, POLICY, CLOUDS, whole=False).run(offer())
     assert needed is not None
     exact = offer(available_for_s=math.ceil(needed_s(needed)) - less_s)
-    assert [one.reason_code for one in rank([exact], wanted, POLICY, CLOUDS).excluded] == left_out
+    assert [one.reason_code for one in rank([exact], wanted, POLICY, CLOUDS, proof=WHOLE).excluded] == left_out
 
 
 def test_one_offer_that_is_asked_for_by_its_id_is_found() -> None:
-    found = rank([offer("1"), offer("2"), offer("3")], job(offer_id="vast:2"), POLICY, CLOUDS)
+    found = rank([offer("1"), offer("2"), offer("3")], job(offer_id="vast:2"), POLICY, CLOUDS, proof=WHOLE)
     assert [one.offer.key for one in found.options] == ["2"]
 
 
 def test_totals_that_differ_by_a_micro_dollar_are_told_apart_where_floats_would_not() -> None:
     """Eleven digits in front of the point and six behind it are more than a float of the sum can hold."""
     dear = [offer(str(n), price_usd_h=Decimal(999_999) - Decimal(n) / 10**9) for n in range(9)]
-    found = rank(dear, job("100000"), Policy(), CLOUDS)
+    found = rank(dear, job("100000"), Policy(), CLOUDS, proof=WHOLE)
     assert [one.offer.key for one in found.options] == ["8", "7", "6", "5", "4"]
 
 

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from bot.rules.market.waiting import (
     JITTER,
-    LONGEST_PAUSE_S,
     LOOK_S,
     BadWait,
     limited,
@@ -89,13 +88,12 @@ def test_a_time_that_cannot_be_waited_for_is_refused(changes: dict[str, Any], se
     assert str(found.value) == sentence
 
 
-@given(misses=st.integers(0, 10_000), name=st.text(max_size=20), left_s=st.integers(1, 10**6))
-def test_the_pause_grows_to_its_longest_and_never_passes_the_end(misses: int, name: str, left_s: int) -> None:
+@given(name=st.text(max_size=20), left_s=st.integers(1, 10**6))
+def test_the_market_is_looked_at_every_minute_and_never_after_the_end(name: str, left_s: int) -> None:
     until = NOW + timedelta(seconds=left_s)
-    at = next_look(name, misses, NOW, until)
-    pause_s = min(LOOK_S * 2 ** min(misses, 10), LONGEST_PAUSE_S)
+    at = next_look(name, NOW, until)
     assert NOW < at <= until
-    assert at == until or pause_s * (1 - JITTER) <= (at - NOW).total_seconds() <= pause_s * (1 + JITTER)
+    assert at == until or LOOK_S * (1 - JITTER) <= (at - NOW).total_seconds() <= LOOK_S == 60
 
 
 def test_one_market_holds_every_offer_that_could_fit_any_of_them() -> None:

@@ -14,6 +14,7 @@ from bot.rules.policy.policy import Policy
 from ledger.kernel.job import JobRequest
 from providers.contract import Offer
 from providers.gpus.table import GPUS
+from tests.providers.read_offers import WHOLE
 from tests.rules.builders import CLOUDS, job, offer
 
 POLICY = Policy()
@@ -53,7 +54,7 @@ def test_each_gpu_stands_at_the_offer_and_the_total_of_its_plan() -> None:
     assert [row.option.rank for row in found.rows] == [1, 2, 3]
     for row in found.rows:
         own = tuple(one for one in MARKET if one.gpu == row.option.offer.gpu)
-        best = rank(own, found.job, POLICY, CLOUDS, top=1).options[0]
+        best = rank(own, found.job, POLICY, CLOUDS, top=1, proof=WHOLE).options[0]
         assert (row.option.offer, row.option.estimate) == (best.offer, best.estimate)
         assert row.per_million_usd * 2000 == row.option.estimate.expected_usd
 

@@ -16,6 +16,7 @@ from bot.rules.viability.compatibility import capability
 from bot.rules.viability.obstacles import IN_SHORT, SENTENCES, Obstacle
 from ledger.kernel.job import GpuConstraint
 from providers.gpus.table import GPUS
+from tests.providers.read_offers import WHOLE
 from tests.rules.builders import CLOUDS, job, offer
 from tests.rules.viability.corpus import ACCEPTED, REFUSED, Row
 
@@ -38,7 +39,7 @@ def judged(row: Row) -> Ranked:
     memory = Decimal(80 if known is None else known.memory_gb)
     sold = offer(gpu=row.gpu, gpu_count=row.count, memory_gb=memory, **{"ram_gb": Decimal(4000), **row.facts})
     wanted = job(gpu=GpuConstraint((), 1, 64), image=row.image, work=row.work)
-    return rank([sold], replace(wanted, disk_gb=disk_gb(wanted, POLICY)), POLICY, CLOUDS)
+    return rank([sold], replace(wanted, disk_gb=disk_gb(wanted, POLICY)), POLICY, CLOUDS, proof=WHOLE)
 
 
 @pytest.mark.parametrize("row", REFUSED, ids=lambda row: f"{row.reason}-{row.count}x-{row.gpu}-{'-'.join(row.work)}")
@@ -91,17 +92,19 @@ def test_what_is_unknown_is_refused_where_something_must_be_known(
     change: dict[str, Any], image: str, work: tuple[str, ...], code: str | None
 ) -> None:
     sold = offer(**change)
-    found = rank([sold], job(gpu=GpuConstraint((), 1, 64), image=image, work=work), POLICY, CLOUDS)
+    found = rank([sold], job(gpu=GpuConstraint((), 1, 64), image=image, work=work), POLICY, CLOUDS, proof=WHOLE)
     assert [one.reason_code for one in found.excluded] == ([code] if code else [])
 
 
 def test_the_policy_states_what_nobody_knows() -> None:
     stated = Policy(gpu_capabilities={"X9000": "8.9"}, image_vendor={"own/image:1": "amd"})
     wanted = job(gpu=GpuConstraint((), 1, 8), work=("model=1B", "type=serving", "precision=fp8"))
-    assert rank([offer(gpu="X9000")], wanted, stated, CLOUDS).answered == 1
-    assert rank([offer(gpu="X9000")], wanted, POLICY, CLOUDS).answered == 0
+    assert rank([offer(gpu="X9000")], wanted, stated, CLOUDS, proof=WHOLE).answered == 1
+    assert rank([offer(gpu="X9000")], wanted, POLICY, CLOUDS, proof=WHOLE).answered == 0
     amd = offer(gpu="MI300X", memory_gb=Decimal(192))
     wanted = replace(wanted, image="own/image:1")
-    assert rank([amd], wanted, stated, CLOUDS).answered == 1
-    assert rank([amd], wanted, POLICY, CLOUDS).answered == 0
-    assert [one.reason_code for one in rank([offer()], wanted, stated, CLOUDS).excluded] == ["image_vendor"]
+    assert rank([amd], wanted, stated, CLOUDS, proof=WHOLE).answered == 1
+    assert rank([amd], wanted, POLICY, CLOUDS, proof=WHOLE).answered == 0
+    assert [one.reason_code for one in rank([offer()], wanted, stated, CLOUDS, proof=WHOLE).excluded] == [
+        "image_vendor"
+    ]

@@ -13,6 +13,7 @@ from bot.rules.sizing.host_speed import WATTS, HostSpeed
 from bot.rules.viability.interconnect import host_speed, measured_gb_s, slow_host
 from ledger.kernel.job import GpuConstraint
 from providers.gpus.table import GPUS
+from tests.providers.read_offers import WHOLE
 from tests.rules.builders import CLOUDS, job, offer
 
 SLOW = "This host's GPUs exchange data at 6 GB/s instead of 32 GB/s, so a run that shares its weights takes longer."
@@ -40,7 +41,7 @@ def test_a_slow_link_is_said_where_it_was_measured(facts: dict[str, Any], measur
 
 def test_a_plan_says_it() -> None:
     wanted = job(gpu=GpuConstraint(count_min=1, count_max=8), work=("model=125M", "tokens=1M"))
-    (option,) = rank([offer(gpu_count=2, pcie_gb_s=Decimal(6))], wanted, Policy(), CLOUDS).options
+    (option,) = rank([offer(gpu_count=2, pcie_gb_s=Decimal(6))], wanted, Policy(), CLOUDS, proof=WHOLE).options
     assert SLOW in option.estimate.assumptions
 
 
@@ -86,7 +87,8 @@ def test_a_slow_link_or_little_power_costs_time_money_and_rank() -> None:
         offer("mute", gpu_count=8, price_usd_h=Decimal("0.42")),
     ]
     found = {
-        one.offer.key: one.estimate for one in rank(sold, job(gpu=ANY, work=TRAINED), Policy(), CLOUDS, top=9).options
+        one.offer.key: one.estimate
+        for one in rank(sold, job(gpu=ANY, work=TRAINED), Policy(), CLOUDS, top=9, proof=WHOLE).options
     }
     assert [*found][:2] == ["good", "mute"]
     assert found["good"].tokens_per_s == found["mute"].tokens_per_s
@@ -101,5 +103,5 @@ def test_a_slow_link_or_little_power_costs_time_money_and_rank() -> None:
 def test_a_limit_does_not_slow_the_reading_of_memory() -> None:
     wanted = job(gpu=ANY, work=("model=1B", "type=serving", "tokens=1M", "concurrency=1"))
     sold = [offer("weak", power_limit_w=Decimal(225)), offer("good")]
-    rates = [one.estimate.tokens_per_s for one in rank(sold, wanted, Policy(), CLOUDS, top=9).options]
+    rates = [one.estimate.tokens_per_s for one in rank(sold, wanted, Policy(), CLOUDS, top=9, proof=WHOLE).options]
     assert rates[0] == rates[1]

@@ -16,6 +16,7 @@ from ledger.kernel.job import GpuConstraint
 from providers.contract import Offer
 from providers.gpus.table import GPUS
 from providers.images import Vendor
+from tests.providers.read_offers import WHOLE
 from tests.rules.builders import CLOUDS, job, offer
 
 POLICY = Policy()
@@ -107,7 +108,7 @@ def market(table: str = MARKET) -> list[Offer]:
 )
 def test_what_is_recommended_runs(work: str, runs_on: set[tuple[str, int]]) -> None:
     wanted = job(gpu=GpuConstraint(count_min=1, count_max=8), work=tuple(work.split()))
-    found = rank(market(), replace(wanted, disk_gb=disk_gb(wanted, POLICY)), POLICY, CLOUDS, top=99)
+    found = rank(market(), replace(wanted, disk_gb=disk_gb(wanted, POLICY)), POLICY, CLOUDS, top=99, proof=WHOLE)
     best = found.options[0]
     assert (best.offer.gpu, best.offer.gpu_count) in runs_on
     assert BEST_COST in best.marks
@@ -126,7 +127,7 @@ SERVED_70B = "model=llama-2-70b type=serving tokens=10M"
 
 def ranked(table: str, work: str, **more: Any) -> Ranked:
     wanted = job(gpu=GpuConstraint(count_min=1, count_max=8), work=tuple(work.split()), **more)
-    return rank(market(table), replace(wanted, disk_gb=disk_gb(wanted, POLICY)), POLICY, CLOUDS, top=99)
+    return rank(market(table), replace(wanted, disk_gb=disk_gb(wanted, POLICY)), POLICY, CLOUDS, top=99, proof=WHOLE)
 
 
 @pytest.mark.parametrize(
@@ -188,7 +189,7 @@ def test_images_and_sound_run_where_they_are_recommended(line: str, runs_on: set
     assert wanted is not None
     wanted = replace(wanted, disk_gb=disk_gb(wanted, POLICY))
     assert wanted.disk_gb == disk
-    found = rank(market(), wanted, POLICY, CLOUDS, top=99)
+    found = rank(market(), wanted, POLICY, CLOUDS, top=99, proof=WHOLE)
     best = found.options[0]
     assert best.offer.gpu in runs_on
     assert best.estimate.fit.startswith("Fits: ")

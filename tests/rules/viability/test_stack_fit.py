@@ -11,6 +11,7 @@ from bot.rules.market.filters import image_of, least_cuda
 from bot.rules.market.ranking import rank
 from bot.rules.policy.policy import Policy
 from ledger.kernel.job import GpuConstraint
+from tests.providers.read_offers import WHOLE
 from tests.rules.builders import CLOUDS, capabilities, job, offer
 
 POLICY = Policy(max_gpus=64)
@@ -37,20 +38,24 @@ def test_what_cannot_run_the_software_is_refused_with_its_reason(
     install: str, change: dict[str, Any], code: str | None
 ) -> None:
     wanted = job(gpu=GpuConstraint((), 1, 64), image=OWN, install=install)
-    found = rank([offer(**change)], wanted, POLICY, CLOUDS)
+    found = rank([offer(**change)], wanted, POLICY, CLOUDS, proof=WHOLE)
     assert [one.reason_code for one in found.excluded] == ([code] if code else [])
-    assert rank([offer(**change)], job(gpu=GpuConstraint((), 1, 64), image=OWN), POLICY, CLOUDS).answered == 1
+    assert (
+        rank([offer(**change)], job(gpu=GpuConstraint((), 1, 64), image=OWN), POLICY, CLOUDS, proof=WHOLE).answered == 1
+    )
 
 
 def test_amd_is_refused_also_with_an_image_for_it() -> None:
     wanted = job(gpu=GpuConstraint((), 1, 64), image="rocm/pytorch:latest", install="train")
-    found = rank([offer(gpu="MI300X", memory_gb=Decimal(192))], wanted, POLICY, CLOUDS)
+    found = rank([offer(gpu="MI300X", memory_gb=Decimal(192))], wanted, POLICY, CLOUDS, proof=WHOLE)
     assert [one.reason_code for one in found.excluded] == ["install_vendor"]
 
 
 def test_the_cheapest_refused_offer_is_named_with_its_reason() -> None:
     old, fits = offer(cuda_max=Decimal("12.6"), price_usd_h=Decimal("0.10")), offer("2")
-    found = rank([old, fits], job(gpu=GpuConstraint((), 1, 64), image=OWN, install="serve"), POLICY, CLOUDS)
+    found = rank(
+        [old, fits], job(gpu=GpuConstraint((), 1, 64), image=OWN, install="serve"), POLICY, CLOUDS, proof=WHOLE
+    )
     assert found.refused.endswith("RTX4090: the packages of install= need a newer driver on the host.")
 
 
@@ -65,7 +70,7 @@ def test_the_cheapest_refused_offer_is_named_with_its_reason() -> None:
 )
 def test_a_machine_without_an_agent_installs_nothing(able: dict[str, Any], image: str | None, code: str | None) -> None:
     wanted = job(gpu=GpuConstraint((), 1, 64), image=image, install="train", run="python train.py")
-    found = rank([offer()], wanted, POLICY, {"vast": capabilities(**able)})
+    found = rank([offer()], wanted, POLICY, {"vast": capabilities(**able)}, proof=WHOLE)
     assert [one.reason_code for one in found.excluded] == ([code] if code else [])
 
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Any, cast
 
-from bot.services.market.catalog import FRESH_S, STRETCHED_S
+from bot.services.market.reads import FRESH_S, STRETCHED_S
 from ledger.kernel.states import InstanceState, SessionState
 from ledger.models import Instance, Session
 from providers.contract import Offer, Provider

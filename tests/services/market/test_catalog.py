@@ -13,7 +13,8 @@ from typing import cast
 import pytest
 
 from bot.services.market.answers import refusals
-from bot.services.market.catalog import FRESH_S, STRETCHED_S, Catalog, MarketAnswer
+from bot.services.market.catalog import Catalog, MarketAnswer
+from bot.services.market.reads import FRESH_S, STRETCHED_S
 from ledger.kernel.job import GpuConstraint, JobRequest, SpotPolicy
 from providers.capabilities import Capabilities
 from providers.contract import Provider

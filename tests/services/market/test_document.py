@@ -20,10 +20,12 @@ from bot.services.market.answers import CloudAnswer, absent, most_answered, noth
 from bot.services.market.catalog import MarketListing
 from bot.services.market.document import MarketPage, cursor_after, market_page, pieces, read_cursor
 from bot.services.market.market_table import COLUMNS, below, in_words, market_table
+from providers.completeness import COMPLETE, Completeness
 from providers.contract import Offer, Stock
 from tests.rules.builders import CLOUDS, NOW, job, offer
 
 PLENTY = 5_000
+LOOKING = Completeness.partial("Looking at the rest of a.")
 
 
 def listing(*rows: OfferRow, advice: tuple[str, ...] = ()) -> MarketListing:
@@ -31,7 +33,10 @@ def listing(*rows: OfferRow, advice: tuple[str, ...] = ()) -> MarketListing:
     offers = tuple(chain(*rows))
     market = OrderedMarket(offers, np.zeros(len(offers)), (), Cases(wanted, Policy(), CLOUDS, whole=False))
     count = len(market.offers)
-    answers = (CloudAnswer("vast", True, count, NOW), CloudAnswer("lambda", False, 0, NOW, "lambda is not set up."))
+    answers = (
+        CloudAnswer("vast", True, count, NOW, completeness=COMPLETE),
+        CloudAnswer("lambda", False, 0, NOW, "lambda is not set up.", set_up=False),
+    )
     return MarketListing("0" * 15 + "a", wanted, SortKey.PRICE, rows, market, answers, advice)
 
 
@@ -108,29 +113,32 @@ def test_people_read_what_prices_include_and_how_much_is_shown() -> None:
 
 
 def answer(cloud: str, *, ok: bool = False, **more: Any) -> CloudAnswer:
-    return CloudAnswer(cloud, ok, 0, NOW, "" if ok else f"{cloud} said no.", **more)
+    known = COMPLETE if ok else Completeness.unknown(f"{cloud} said no.")
+    return CloudAnswer(cloud, ok, 0, NOW, "" if ok else f"{cloud} said no.", **{"completeness": known, **more})
 
 
 @pytest.mark.parametrize(
     ("answers", "first", "enough"),
     [
         ((answer("a", ok=True), answer("b", ok=True)), "None.", True),
-        ((answer("a", silent=True), answer("b", ok=True)), "1 of 2 clouds did not answer: a. Try again. None.", True),
+        ((answer("a", silent=True), answer("b", ok=True)), "1 of 2 clouds did not answer: a. Try again. Part.", True),
         (
             (answer("a", silent=True), answer("b", silent=True), answer("c", ok=True), answer("d", set_up=False)),
-            "2 of 3 clouds did not answer: a and b. Try again. None.",
+            "2 of 3 clouds did not answer: a and b. Try again. Part.",
             False,
         ),
         ((answer("a", silent=True),), "a did not answer. Try again.", False),
         ((answer("a", silent=True), answer("b")), "1 of 2 clouds did not answer: a. Try again.", False),
-        ((answer("a"), answer("b", ok=True)), "None.", True),
+        ((answer("a"), answer("b", ok=True)), "Part.", True),
+        ((answer("a", ok=True, completeness=LOOKING), answer("b", ok=True)), f"{LOOKING.why} Try again. Part.", True),
     ],
 )
 def test_clouds_that_did_not_answer_come_first(answers: tuple[CloudAnswer, ...], first: str, enough: bool) -> None:
-    assert nothing_found(answers, "None.") == first
+    assert nothing_found(answers, "None.", "Part.") == first
     assert most_answered(answers) is enough
     refused = tuple(f"{one.cloud} said no." for one in answers if not one.ok and not one.silent)
-    assert absent(answers) == (*filter(None, (silence(answers),)), *refused)
+    partly = tuple(one.completeness.why for one in answers if one.completeness == LOOKING)
+    assert absent(answers) == (*filter(None, (silence(answers),)), *partly, *refused)
 
 
 def test_a_page_says_first_which_clouds_did_not_answer() -> None:
@@ -139,7 +147,7 @@ def test_a_page_says_first_which_clouds_did_not_answer() -> None:
     assert in_words(market_page(found))[0].startswith(f"{silent} 1 offer. ")
     assert market_table(market_page(found)).sentences[0].startswith(f"{silent} 1 offer. ")
     none = market_page(replace(listing(), answers=found.answers))
-    assert market_table(none).sentences == in_words(none) == (f"{silent} Try again. No offer fits now.",)
+    assert market_table(none).sentences == in_words(none) == (f"{silent} Try again. No offer that was read fits.",)
     assert MarketPage.model_validate_json(none.model_dump_json()).summary == none.summary
 
 

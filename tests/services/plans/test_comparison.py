@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 from decimal import Decimal
 
@@ -24,8 +23,6 @@ async def compared(w: World, policy: Policy) -> dict[str, PricedGpu]:
 
 async def sold(w: World, gpu: str) -> list[Offer]:
     """What is for sale of one GPU, the cheapest per GPU first; what has no usable price is left out."""
-    await w.ctx.catalog.market(EVERYTHING, w.ctx.policy.disk_gb("", None))
-    await asyncio.gather(*w.ctx.catalog._deeper)  # What a cloud sells is read to its end behind the answer.
     market = await w.ctx.catalog.market(EVERYTHING, w.ctx.policy.disk_gb("", None))
     priced = [one for one in market.offers if one.gpu == gpu and one.price_usd_h and one.price_usd_h > 0]
     return sorted(priced, key=lambda one: (one.price_usd_h or Decimal(0)) / one.gpu_count)

@@ -23,6 +23,7 @@ from ledger.kernel.job import GpuConstraint, JobRequest
 from ledger.kernel.states import RequestState
 from ledger.models import Request
 from ledger.queries.views import RequestView
+from providers.completeness import Extent
 from providers.registry import REGISTRY
 from tests.support.matrix import clouds_with, on_clouds
 from tests.support.stores import Shelf, served
@@ -121,7 +122,7 @@ async def test_while_most_of_the_market_is_unknown_no_change_of_the_request_is_a
         w.arm("search_503", cloud, times=None)
     none: dict[str, Any] = {"gpu": GpuConstraint(("RTX4090",), 1, 1), "max_price_usd_h": Decimal("0.001")}
     view = await quoted(w, **none)
-    lead = "3 of 5 clouds did not answer: runpod, lambda and tensordock. Try again. No offer fits now."
+    lead = "3 of 5 clouds did not answer: runpod, lambda and tensordock. Try again. No offer that was read fits."
     assert view.request.outcome.startswith(lead)
     assert "With price=" not in view.request.outcome
     planned = await planner.plan(w.ctx.catalog, w.clock, view.request.job, w.ctx.policy)
@@ -228,25 +229,22 @@ async def test_answers_are_remembered_for_a_minute_and_then_asked_again(w: World
     assert len(w.engine.calls) - before == once
 
 
-async def deeper_pages() -> None:
-    """Wait for the look-ups that go on behind an answer."""
-    await asyncio.gather(*(task for task in asyncio.all_tasks() if task.get_name().startswith("offers-deeper")))
+async def test_all_pages_are_in_the_first_answer(w: World) -> None:
+    market = await w.ctx.catalog.market(EVERYTHING, 50)
+    assert market.completeness.is_complete
+    assert sum(answer.count for answer in market.answers) == len(market.offers)
+    assert len([offer for offer in market.offers if offer.cloud == "vast"]) > 64
+    assert {offer.gpu_count for offer in market.offers if offer.cloud == "runpod"} == set(range(1, 9))
 
 
-async def test_deeper_pages_are_read_behind_the_answer(w: World) -> None:
-    first = await w.ctx.catalog.market(EVERYTHING, 50)
-    await deeper_pages()
-    later = await w.ctx.catalog.market(EVERYTHING, 50)
-    assert len(later.offers) > len(first.offers)
-    assert sum(answer.count for answer in later.answers) == len(later.offers)
-
-
-async def test_deeper_pages_that_fail_leave_the_first(w: World) -> None:
+async def test_further_pages_that_fail_leave_the_first_and_say_so(w: World) -> None:
     w.engine.faults.arm("vast", "search_503", None, skip=1)
-    first = await w.ctx.catalog.market(replace(EVERYTHING, candidates=("vast",)), 50)
-    await deeper_pages()
+    market = await w.ctx.catalog.market(replace(EVERYTHING, candidates=("vast",)), 50)
     assert ("vast", "search_503") in w.engine.faults.bitten
-    assert await w.ctx.catalog.market(replace(EVERYTHING, candidates=("vast",)), 50) == first
+    assert len(market.offers) == 64
+    assert market.completeness.extent is Extent.PARTIAL
+    assert market.completeness.why.startswith("Vast: not all offers were read (")
+    assert market.completeness.proof is None
 
 
 class BrokenCatalog:

@@ -11,7 +11,7 @@ from bot.rules.nodes.host_keys import confirmation
 from bot.rules.policy.policy import Policy
 from bot.rules.sessions.expiration import left, termination_policy
 from bot.rules.values import job_text
-from bot.rules.values.phrases import rate, retained_disk, unreconciled
+from bot.rules.values.phrases import cloud_title, rate, retained_disk, unreconciled
 from bot.services.nodes.connection import api_url, ssh_command
 from bot.services.nodes.host_keys import reported_key
 from bot.services.nodes.job_results import job_of
@@ -21,7 +21,6 @@ from bot.services.sessions.lost_machine import lost_machine, state_of
 from bot.services.sessions.service import Status
 from bot.slack.blocks import migration, progress, request
 from bot.slack.blocks.elements import Message, actions, clip, code, context, dollars, safe, section, when
-from bot.slack.blocks.job import cloud
 from bot.slack.blocks.session import session_ready_and_ended
 from bot.slack.blocks.session.session_ready_and_ended import details_button
 from ledger.kernel.checkpoint_step import WAITS
@@ -129,7 +128,7 @@ def details(view: SessionView, policy: Policy, now: datetime, *, mine: bool, can
 def _headline(view: SessionView, now: datetime) -> str:
     """Name the machine, where it is, its state and its end."""
     session, row = view.session, view.instance
-    where = f" on {safe(cloud(row.cloud), 40)}" if row is not None else ""
+    where = f" on {safe(cloud_title(row.cloud), 40)}" if row is not None else ""
     line = f"*{session_ready_and_ended.what(session)}*{where} is *{state_of(view)}*"
     line += ", its disk kept." if view.retained_disk else "."
     if session.ended_at is not None:

@@ -68,8 +68,8 @@ async def test_the_offer_is_the_quota_that_is_left(kaggle: Served) -> None:
 async def test_what_two_t4_do_not_satisfy_gives_nothing_without_a_call(
     kaggle: Served, constraint: GpuConstraint
 ) -> None:
-    assert await kaggle.provider.offers(constraint, disk_gb=50, spot=None) == ()
-    assert await kaggle.provider.offers(TWO, disk_gb=50, spot=True) == ()
+    assert (await kaggle.provider.offers(constraint, disk_gb=50, spot=None)).items == ()
+    assert (await kaggle.provider.offers(TWO, disk_gb=50, spot=True)).items == ()
     assert list(kaggle.engine.calls) == []
 
 
@@ -79,7 +79,7 @@ async def test_few_hours_left_are_shown_and_none_left_is_no_offer(kaggle: Served
     assert (offer.stock, offer.available_for_s) == (Stock.LOW, 2 * 3600)
 
     assert kaggle.cloud.withdraw(offer.key) == 1
-    assert await kaggle.provider.offers(TWO, disk_gb=50, spot=False) == ()
+    assert (await kaggle.provider.offers(TWO, disk_gb=50, spot=False)).items == ()
 
 
 async def test_an_unknown_quota_is_not_taken_for_an_empty_one(kaggle: Served) -> None:
@@ -93,7 +93,7 @@ async def test_two_active_runs_leave_no_offer(kaggle: Served) -> None:
     await kaggle.push("other-one")
     await kaggle.push("other-two")
     assert await kaggle.provider.active() == 2
-    assert await kaggle.provider.offers(TWO, disk_gb=50, spot=False) == ()
+    assert (await kaggle.provider.offers(TWO, disk_gb=50, spot=False)).items == ()
 
     kaggle.step(3600)
     assert await kaggle.provider.active() == 0

@@ -191,7 +191,7 @@ async def test_a_missing_read_is_not_seen_and_garbage_is_an_error(cloud: Served)
     with pytest.raises(UnexpectedResponse):
         await cloud.offer()
     cloud.arm("search_empty")
-    assert await cloud.provider.offers(cloud.one, disk_gb=40, spot=False) == ()
+    assert (await cloud.provider.offers(cloud.one, disk_gb=40, spot=False)).items == ()
     cloud.arm("list_empty")
     assert (await cloud.provider.list()).items == ()
 

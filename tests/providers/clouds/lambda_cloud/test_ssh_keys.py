@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from providers.contract import Leaves
 from providers.errors import (
     AuthFailed,
     InvalidSpec,
@@ -15,6 +14,7 @@ from providers.errors import (
     RateLimited,
     UnexpectedResponse,
 )
+from providers.leftovers import Leaves
 from tests.contract.served import PUBLIC_KEY
 from tests.providers.clouds.lambda_cloud.served import cloud, clouds
 from tests.providers.served import Served

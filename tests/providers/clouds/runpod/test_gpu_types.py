@@ -32,7 +32,7 @@ async def asked(script: bytes, *, spot: bool | None = False, **config: Any) -> t
         settings = RunPodConfig(base_url=f"http://127.0.0.1:{server.port}/v2", **config)
         provider = RunPodProvider(settings, clock, unpaced(clock))
         try:
-            return await provider.offers(GpuConstraint(), disk_gb=40, spot=spot), server.requests
+            return (await provider.offers(GpuConstraint(), disk_gb=40, spot=spot)).items, server.requests
         finally:
             await provider.close()
 

@@ -10,11 +10,14 @@ from typing import Any
 import pytest
 
 from ledger.kernel.job import GpuConstraint
+from providers.clouds.runpod.offers import MORE_COUNTS
+from providers.completeness import Completeness
 from providers.contract import InstanceSpec
 from providers.errors import NoCapacity, RateLimited, Unavailable
 from providers.registry import REGISTRY
 from providers.sandbox.clock import SandboxTiming
 from tests.providers.clouds.runpod.served import ONE, Served, cheap, create, grant, running
+from tests.providers.read_offers import every_offer
 from tests.support.clock import SteppedClock
 
 
@@ -143,15 +146,22 @@ async def test_catalogue_routes(quick: Served) -> None:
 
 
 async def test_a_search_is_one_page_per_tier_and_count(quick: Served) -> None:
-    found = await quick.provider.offers(GpuConstraint(count_max=8), disk_gb=50, spot=None, pages=2)
+    first = await quick.provider.offers(GpuConstraint(count_max=8), disk_gb=50, spot=None)
+    assert {offer.gpu_count for offer in first} == {1}
+    assert first.completeness == Completeness.partial(MORE_COUNTS)
+    spare = await quick.provider.offers(GpuConstraint(count_max=8), disk_gb=50, spot=None, rest=first.rest, spare=True)
+    assert ({offer.gpu_count for offer in spare}, spare.completeness.is_complete) == ({2}, False)
+    assert [call.path for call in quick.engine.calls] == ["/v2/catalog/gpus"] * 4
+    found = await every_offer(quick.provider, GpuConstraint(count_max=8), disk_gb=50, spot=None)
+    assert found.completeness.is_complete
     assert len(found) > 200
     assert len({offer.key for offer in found}) == len(found)
-    assert {offer.gpu_count for offer in found} == {1, 2}
-    assert [call.path for call in quick.engine.calls] == ["/v2/catalog/gpus"] * 4
+    assert {offer.gpu_count for offer in found} == set(range(1, 9))
+    assert [call.path for call in quick.engine.calls] == ["/v2/catalog/gpus"] * (4 + 16)
     assert any(offer.price_usd_h == 0 for offer in found)
     assert any(offer.price_usd_h is None for offer in found)
-    assert await quick.provider.offers(ONE, disk_gb=50, spot=True) == ()
-    assert await quick.provider.offers(GpuConstraint(count_min=99, count_max=99), disk_gb=50, spot=None) == ()
+    assert (await quick.provider.offers(ONE, disk_gb=50, spot=True)).items == ()
+    assert (await quick.provider.offers(GpuConstraint(count_min=99, count_max=99), disk_gb=50, spot=None)).items == ()
 
 
 async def test_the_market_is_the_same_for_the_same_seed(quick: Served, slow: Served) -> None:
@@ -172,7 +182,7 @@ async def test_every_key_can_be_withdrawn_and_repriced(quick: Served) -> None:
             assert quick.cloud.reprice(offer.key, Decimal(1)) == 1, offer.key
         assert quick.cloud.withdraw(offer.key) == 1, offer.key
         assert quick.cloud.withdraw(offer.key) == 0, offer.key
-    assert await quick.provider.offers(ONE, disk_gb=50, spot=False) == ()
+    assert (await quick.provider.offers(ONE, disk_gb=50, spot=False)).items == ()
     assert quick.cloud.reprice("*", Decimal(2)) > 60
     assert quick.cloud.withdraw("*") > 30
     for key in ("nonsense", "community/Nothingx1"):
@@ -213,7 +223,7 @@ async def test_no_pod_is_placed_where_no_host_has_the_cuda(quick: Served) -> Non
     with pytest.raises(NoCapacity):
         await quick.provider.create(spec, grant("run-1"))
     found = await quick.provider.offers(GpuConstraint(("V100-16GB",), cuda_min=Decimal("12.9")), disk_gb=50, spot=False)
-    assert found == ()
+    assert found.items == ()
     assert await quick.provider.offers(GpuConstraint(("V100-16GB",), cuda_min=Decimal("12.8")), disk_gb=50, spot=False)
 
 

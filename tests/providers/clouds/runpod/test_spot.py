@@ -30,6 +30,7 @@ from providers.rate_limits import LocalPacer
 from providers.registry import REGISTRY
 from providers.sandbox.clock import SandboxTiming
 from tests.providers.clouds.runpod.served import Served, grant, running
+from tests.providers.read_offers import every_offer
 from tests.support.clock import SteppedClock
 
 H100 = GpuConstraint(("H100-SXM",), 1, 2)
@@ -52,7 +53,7 @@ async def on(quick: Served) -> AsyncIterator[Provider]:
 
 
 async def secure(provider: Provider, constraint: GpuConstraint = H100) -> Offer:
-    found = await provider.offers(constraint, disk_gb=50, spot=True, pages=2)
+    found = await every_offer(provider, constraint, disk_gb=50, spot=True, calls=2)
     return next(one for one in found if one.key.startswith("secure/") and one.gpu_count == constraint.count_max)
 
 
@@ -67,7 +68,7 @@ def order(offer: Offer, **changes: Any) -> InstanceSpec:
 
 async def test_it_is_off_unless_somebody_turns_it_on(quick: Served) -> None:
     assert not quick.provider.capabilities.spot
-    assert await quick.provider.offers(H100, disk_gb=50, spot=True) == ()
+    assert (await quick.provider.offers(H100, disk_gb=50, spot=True)).items == ()
     both = await quick.provider.offers(H100, disk_gb=50, spot=None)
     assert both
     assert not any(one.spot for one in both)
@@ -115,7 +116,7 @@ async def test_both_kinds_are_compared_and_a_tier_that_is_off_has_neither(quick:
     assert await on.requote(gone, disk_gb=50) is None
     new = await on.offers(replace(H100, cuda_min=Decimal("12.4")), disk_gb=50, spot=True)
     assert {one.cuda_max for one in new} == {Decimal("12.4")}
-    assert await on.offers(replace(H100, cuda_min=Decimal("13.9")), disk_gb=50, spot=True) == ()
+    assert (await on.offers(replace(H100, cuda_min=Decimal("13.9")), disk_gb=50, spot=True)).items == ()
 
 
 async def test_where_the_call_is_gone_nothing_is_offered_and_doctor_says_why(quick: Served, on: Provider) -> None:
@@ -123,7 +124,7 @@ async def test_where_the_call_is_gone_nothing_is_offered_and_doctor_says_why(qui
     report = await on.preflight()
     assert (report.ok, report.problem) == (True, f"{spot.WITHDRAWN}.")
     assert report.balance is not None
-    assert await on.offers(H100, disk_gb=50, spot=True) == ()
+    assert (await on.offers(H100, disk_gb=50, spot=True)).items == ()
     assert await on.offers(H100, disk_gb=50, spot=None)
     assert (on.capabilities.spot, on.capabilities.spot_gone) == (False, f"{spot.WITHDRAWN}.")
     assert (await on.preflight()).problem == f"{spot.WITHDRAWN}."

@@ -54,7 +54,7 @@ async def asked(*script: bytes) -> tuple[tuple[Offer, ...], list[bytes]]:
         clock = SteppedClock()
         provider = TensorDockProvider(TensorDockConfig(base_url=url, v0_url=url), clock, unpaced(clock))
         try:
-            return await provider.offers(ONE, disk_gb=100, spot=False), server.requests
+            return (await provider.offers(ONE, disk_gb=100, spot=False)).items, server.requests
         finally:
             await provider.close()
 

@@ -20,6 +20,7 @@ from providers.errors import (
 )
 from tests.contract.served import DISK_GB, LABEL, Clouds, banner, serving
 from tests.providers.clouds.vast.served import Vast, bench, create
+from tests.providers.read_offers import every_offer
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -68,18 +69,36 @@ async def test_a_listing_of_many_pages_keeps_the_interval(vast: Vast) -> None:
     await paced.close()
 
 
-async def test_deeper_pages_leave_turns_to_searches_that_people_wait_for(vast: Vast) -> None:
+async def test_the_whole_market_takes_its_documented_pace_and_leaves_a_turn_to_others(vast: Vast) -> None:
     vast.timing(enforce_rate_limits=True)
     vast.step(60)
     paced, before_s = vast.replica(), vast.clock.monotonic()
     everything = GpuConstraint(count_max=8)
-    assert len(await paced.offers(everything, disk_gb=40, spot=False, pages=3)) > 64
-    deep_s = vast.clock.monotonic() - before_s
+    first = await every_offer(paced, everything, disk_gb=40, spot=False)
+    assert first.completeness.is_complete
+    assert len(first) > 128
+    assert vast.clock.monotonic() == before_s, "as many pages as a burst has, less one turn, take no time"
     await paced.offers(vast.one, disk_gb=40, spot=False)
+    assert vast.clock.monotonic() == before_s, "another search does not wait behind them"
+    again = await every_offer(paced, everything, disk_gb=40, spot=False)
+    assert {offer.key for offer in again} == {offer.key for offer in first}
     await paced.close()
+    assert vast.clock.monotonic() - before_s >= 24
 
-    assert deep_s >= 12, "two searches at once, then one in twelve seconds"
-    assert vast.clock.monotonic() - before_s == deep_s, "a person's search does not wait behind them"
+
+async def test_the_copy_of_the_market_takes_only_turns_that_nobody_waits_for(vast: Vast) -> None:
+    vast.timing(enforce_rate_limits=True)
+    vast.step(60)
+    paced, everything, before_s = vast.replica(), GpuConstraint(count_max=8), vast.clock.monotonic()
+    answer = await paced.offers(everything, disk_gb=40, spot=False, spare=True)
+    answer = await paced.offers(everything, disk_gb=40, spot=False, rest=answer.rest, spare=True)
+    with pytest.raises(RateLimited) as refused:
+        await paced.offers(everything, disk_gb=40, spot=False, rest=answer.rest, spare=True)
+    assert 0 < (refused.value.retry_after_s or 0) <= 12
+    for _ in range(4):
+        await paced.offers(vast.one, disk_gb=40, spot=False)
+    assert vast.clock.monotonic() == before_s, "four turns of six are left to people"
+    await paced.close()
 
 
 # ── creating ───────────────────────────────────────────────────────────────────────────────────────

@@ -16,6 +16,7 @@ from ledger.kernel.job import GpuConstraint
 from providers.clouds.vast.adapter import VastConfig, VastProvider
 from providers.errors import UnexpectedResponse
 from providers.registry import REGISTRY
+from tests.providers.read_offers import every_offer
 from tests.providers.scripted import Scripted, answer, playing
 from tests.support.clock import SteppedClock
 
@@ -115,14 +116,14 @@ async def test_a_page_without_new_rows_ends_the_search() -> None:
     row = {"id": 1, "num_gpus": 1, "gpu_name": "RTX 4090", "gpu_ram": 24564, "dph_total": 0.3, "disk_space": 900}
     full = {"offers": [{**row, "id": n} for n in range(1, 65)]}
     async with facing(full) as (provider, played):
-        found = await provider.offers(GpuConstraint(), disk_gb=40, spot=False, pages=9)
+        found = await every_offer(provider, GpuConstraint(), disk_gb=40, spot=False)
     assert (len(found), len(played.requests)) == (64, 2)
 
 
 async def test_a_last_row_without_a_price_ends_the_search() -> None:
     row = {"num_gpus": 1, "gpu_name": "RTX 4090", "gpu_ram": 24564, "disk_space": 900}
     async with facing({"offers": [{**row, "id": n} for n in range(1, 65)]}) as (provider, played):
-        found = await provider.offers(GpuConstraint(), disk_gb=40, spot=False, pages=9)
+        found = await every_offer(provider, GpuConstraint(), disk_gb=40, spot=False)
     assert (len(found), len(played.requests)) == (64, 1)
 
 

@@ -19,6 +19,7 @@ from providers.errors import (
 )
 from tests.contract.served import DISK_GB, LABEL, Clouds, serving
 from tests.providers.clouds.vast.served import Vast, bench, create
+from tests.providers.read_offers import every_offer
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -173,7 +174,7 @@ async def test_the_daily_quota_says_when_it_ends(vast: Vast) -> None:
 
 async def test_an_empty_market_is_no_error(vast: Vast) -> None:
     vast.arm("search_empty")
-    assert await vast.provider.offers(vast.one, disk_gb=DISK_GB, spot=False) == ()
+    assert (await vast.provider.offers(vast.one, disk_gb=DISK_GB, spot=False)).items == ()
 
 
 # ── listings and the bill ──────────────────────────────────────────────────────────────────────────
@@ -311,7 +312,7 @@ async def test_logs_are_fetched_from_the_url_that_was_given(vast: Vast) -> None:
 
 
 async def test_a_range_of_prices_pages_by_price(vast: Vast) -> None:
-    found = await vast.provider.offers(GpuConstraint(count_max=8), disk_gb=DISK_GB, spot=False, pages=9)
+    found = await every_offer(vast.provider, GpuConstraint(count_max=8), disk_gb=DISK_GB, spot=False)
     searches = [call for call in vast.engine.calls if call.path == "/api/v0/bundles/"]
 
     assert 3 <= len(searches) <= 9

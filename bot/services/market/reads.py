@@ -1,0 +1,260 @@
+"""Read what each cloud sells: the first answer at once, then the rest, each question once for all who ask it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Final, NamedTuple
+
+from bot.rules.pricing.bids import with_margin
+from bot.rules.values.phrases import cloud_title, looking_at_rest
+from bot.services.market.answers import CloudAnswer
+from bot.services.market.copies import MarketCopies
+from ledger.kernel import money
+from ledger.kernel.clock import Clock
+from ledger.kernel.job import GpuConstraint
+from providers.completeness import COMPLETE, AnswerPart, Completeness
+from providers.contract import Offer, Provider
+from providers.errors import ProviderError, QuotaExceeded, RateLimited, Unavailable
+
+FRESH_S: Final = 60.0
+#: For this long the last good answer of a rate-limited cloud is used instead of a new query.
+STRETCHED_S: Final = 300.0
+#: The rest of an answer is read for at most so long; a cloud that paces its calls may need minutes for all pages.
+REST_MAX_S: Final = 240.0
+
+log = logging.getLogger(__name__)
+
+
+class Question(NamedTuple):
+    """One question to one cloud; equal ones share their answer."""
+
+    cloud: str
+    gpu: GpuConstraint
+    disk_gb: int
+    spot: bool | None
+
+
+class CloudOffers(NamedTuple):
+    """How a cloud answered, and with which offers."""
+
+    answer: CloudAnswer
+    offers: tuple[Offer, ...]
+
+
+class _Known(NamedTuple):
+    """An answer, at which monotonic second it was asked for, and when its last part came.
+
+    The wall clock may be corrected in between.
+    """
+
+    answered: CloudOffers
+    at_s: float
+    ended_s: float
+
+
+@dataclass(slots=True)
+class _Read:
+    """A read under way: its first answer, and the task that continues to the end."""
+
+    first: asyncio.Future[CloudOffers]
+    task: asyncio.Task[None]
+    at_s: float
+
+
+def in_micros(offer: Offer) -> Offer:
+    """Return the offer at a price that the ledger can store: what is shown, approved and bought are the same."""
+    offer = with_margin(offer)
+    price = money.rate(offer.price_usd_h) if offer.price_usd_h is not None else None
+    return offer if price == offer.price_usd_h else replace(offer, price_usd_h=price)
+
+
+class CloudReads:
+    """Query clouds for offers and cache each answer for a minute.
+
+    A cloud that reports a rate limit is queried less: its last good answer is used for five minutes, and again for one
+    minute after its next good answer.
+    """
+
+    def __init__(self, providers: Mapping[str, Provider], clock: Clock, deadline_s: float) -> None:
+        self._providers = providers
+        self._clock = clock
+        self._deadline_s = deadline_s
+        self.copies = MarketCopies(providers, clock, in_micros)
+        self._known: dict[Question, _Known] = {}
+        #: Rate-limited clouds, and until which monotonic second not to query them at all.
+        self._slow: dict[str, float] = {}
+        self._reads: dict[Question, _Read] = {}
+        #: Every task under way, also of a read that a fresh one has taken the place of.
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def first(self, asked: Question, *, since_s: float | None = None) -> CloudOffers:
+        """Return the first answer to a question, or a whole one where it is known.
+
+        With `since_s` nothing counts that was read before that monotonic second, and no copy does; infinity asks anew.
+        """
+        now_s, cloud = self._clock.monotonic(), asked.cloud
+        known = self._known.get(asked)
+        if known and now_s - known.ended_s < self._keep_s(cloud) and (since_s is None or known.at_s >= since_s):
+            return known.answered
+        if since_s is None and now_s < self._slow.get(cloud, now_s):
+            sentence = f"{cloud} asked to be left alone for now."
+            return CloudOffers(_failed(cloud, self._clock.now(), sentence), ())
+        result = await asyncio.shield(self._started(asked, since_s).first)
+        # The cloud may have reported a rate limit just now: its last answer is better than none.
+        if since_s is None and not result.answer.ok and known and now_s - known.ended_s < self._keep_s(cloud):
+            return known.answered
+        return result
+
+    async def rest(self, questions: Iterable[Question], patience_s: float | None) -> None:
+        """Wait until the rest of these questions was read, or for `patience_s` real seconds; None has no limit."""
+        tasks = [read.task for one in questions if (read := self._reads.get(one)) is not None]
+        if tasks and (patience_s is None or patience_s > 0):
+            await asyncio.wait(tasks, timeout=patience_s)
+
+    def now(self, asked: Question, first: CloudOffers) -> CloudOffers:
+        """Return what is known of a question by now, which began with this first answer."""
+        known = self._known.get(asked)
+        better = first.answer.ok and known is not None and known.answered.answer.at >= first.answer.at
+        return known.answered if better and known is not None else first
+
+    async def close(self) -> None:
+        """Cancel the reads that nobody waits for."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def sold(self, offer: Offer) -> None:
+        """Query the cloud anew next time, because this offer was just bought; not while it must be spared."""
+        self.copies.sold(offer)
+        if offer.cloud not in self._slow:
+            self._known = {asked: known for asked, known in self._known.items() if asked.cloud != offer.cloud}
+
+    def _keep_s(self, cloud: str) -> float:
+        return STRETCHED_S if cloud in self._slow else FRESH_S
+
+    def _started(self, asked: Question, since_s: float | None) -> _Read:
+        read = self._reads.get(asked)
+        if read is not None and (since_s is None or read.at_s >= since_s or not read.first.done()):
+            return read
+        first: asyncio.Future[CloudOffers] = asyncio.get_running_loop().create_future()
+        task = asyncio.create_task(self._read(asked, first, copied=since_s is None), name=f"offers-{asked.cloud}")
+        read = _Read(first, task, self._clock.monotonic())
+        self._reads[asked] = read
+        self._tasks.add(task)
+        task.add_done_callback(lambda _: self._ended(asked, read))
+        return read
+
+    def _ended(self, asked: Question, read: _Read) -> None:
+        self._tasks.discard(read.task)
+        if self._reads.get(asked) is read:
+            del self._reads[asked]
+        if not read.first.done():
+            if read.task.cancelled() or (error := read.task.exception()) is None:
+                read.first.cancel()
+            else:
+                read.first.set_exception(error)
+
+    async def _read(self, asked: Question, first: asyncio.Future[CloudOffers], *, copied: bool) -> None:
+        """Read the first answer, and then the rest from the copy of the market, or call by call."""
+        cloud, constraint, disk_gb, spot = asked
+        at, at_s = self._clock.now(), self._clock.monotonic()
+        try:
+            async with asyncio.timeout(self._deadline_s):
+                answer = await self._providers[cloud].offers(constraint, disk_gb=disk_gb, spot=spot)
+        except TimeoutError:
+            sentence = f"{cloud} did not answer within {self._deadline_s:g} s."
+            first.set_result(CloudOffers(_failed(cloud, at, sentence, silent=True), ()))
+            return
+        except ProviderError as error:
+            self._slow_down(cloud, error)
+            silent = isinstance(error, Unavailable)
+            first.set_result(CloudOffers(_failed(cloud, at, f"{cloud}: {error.message}.", silent=silent), ()))
+            return
+        self._slow.pop(cloud, None)
+        found = tuple(map(in_micros, answer))
+        copy = (
+            self.copies.rest(cloud, constraint, disk_gb, spot, answer) if copied and answer.rest is not None else None
+        )
+        if copy is not None:
+            found += copy[0]
+            first.set_result(self._keep(asked, found, COMPLETE, at, at_s, copied_at=copy[1]))
+            return
+        reading = answer.rest is not None
+        first.set_result(self._keep(asked, found, answer.completeness, at, at_s, reading=reading))
+        if reading:
+            await self._read_rest(asked, answer, found, at, at_s)
+
+    async def _read_rest(
+        self, asked: Question, answer: AnswerPart[Offer], found: tuple[Offer, ...], at: datetime, at_s: float
+    ) -> None:
+        """Go on to the end, at the cloud's pace. Who is sent away for others that wait comes back."""
+        cloud, constraint, disk_gb, spot = asked
+        offers = {(one.key, one.spot): one for one in found}
+        while answer.rest is not None:
+            try:
+                answer = await self._providers[cloud].offers(constraint, disk_gb=disk_gb, spot=spot, rest=answer.rest)
+            except ProviderError as error:
+                wait_s = error.retry_after_s if isinstance(error, RateLimited) else None
+                if wait_s is not None and self._clock.monotonic() + wait_s - at_s < REST_MAX_S:
+                    await self._clock.sleep(wait_s)
+                    continue
+                self._slow_down(cloud, error)
+                log.info("the rest of %s was not read: %s", cloud, error.code)
+                lacks = Completeness.partial(f"{cloud_title(cloud)}: not all offers were read ({error.message}).")
+                self._keep(asked, tuple(offers.values()), lacks, at, at_s, ended_s=self._clock.monotonic())
+                return
+            offers |= {(one.key, one.spot): one for one in map(in_micros, answer) if (one.key, one.spot) not in offers}
+            going_on, now_s = answer.rest is not None, self._clock.monotonic()
+            self._keep(asked, tuple(offers.values()), answer.completeness, at, at_s, reading=going_on, ended_s=now_s)
+
+    def _keep(
+        self,
+        asked: Question,
+        offers: tuple[Offer, ...],
+        completeness: Completeness,
+        at: datetime,
+        at_s: float,
+        *,
+        reading: bool = False,
+        copied_at: datetime | None = None,
+        ended_s: float | None = None,
+    ) -> CloudOffers:
+        """Keep what was read so far, unless a later read has answered already."""
+        cloud = asked.cloud
+        source = self._providers[cloud].capabilities.source
+        listed_on = min((one.listed_on for one in offers if one.listed_on is not None), default=None)
+        completeness = Completeness.partial(looking_at_rest([cloud])) if reading else completeness
+        answered = CloudOffers(
+            CloudAnswer(
+                cloud, True, len(offers), at, source=source, listed_on=listed_on, completeness=completeness,
+                reading=reading, copied_at=copied_at,
+            ),
+            offers,
+        )  # fmt: skip
+        known = self._known.get(asked)
+        if known is None or known.at_s <= at_s:
+            self._known[asked] = _Known(answered, at_s, at_s if ended_s is None else ended_s)
+        self._forget_old(self._clock.monotonic())
+        return answered
+
+    def _slow_down(self, cloud: str, error: ProviderError) -> None:
+        """Query a cloud less after a rate limit, and not before the time that it names."""
+        if isinstance(error, RateLimited | QuotaExceeded):
+            pause_s = min(getattr(error, "retry_after_s", None) or 0.0, STRETCHED_S)
+            self._slow[cloud] = self._clock.monotonic() + pause_s
+
+    def _forget_old(self, now_s: float) -> None:
+        old = [asked for asked, known in self._known.items() if now_s - known.ended_s >= STRETCHED_S]
+        for asked in old:
+            del self._known[asked]
+
+
+def _failed(cloud: str, at: datetime, sentence: str, *, silent: bool = False) -> CloudAnswer:
+    return CloudAnswer(
+        cloud, False, 0, at, sentence, silent=silent,
+        completeness=Completeness.unknown(f"{cloud_title(cloud)} did not answer." if silent else sentence),
+    )  # fmt: skip
