@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+from bot.rules.grammar.idle_word import LEAST_S
 from bot.rules.migrations.asks import idles_on_purpose
 from bot.rules.nodes.checkins import EarlyEnd, Watched, early_end, listener_problem
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import authorization
 from bot.services.instances.termination import end_session
 from bot.services.nodes.checkins import node_status
-from bot.services.nodes.job_results import record_ended_work
+from bot.services.nodes.job_results import is_job_running, record_ended_work
 from bot.services.notifications import end_of_session
 from bot.services.notifications.paging import alone, page
 from bot.services.runtime import recovery_mode
@@ -47,7 +48,7 @@ async def idle_terminations_due(ctx: Context) -> int:
     async with ctx.db.write() as tx:
         listening_at = await listening_since(tx, LISTENING, GAP_S, now)
     async with ctx.db.read() as tx:
-        found = await suspects(tx, silent_before, now - timedelta(seconds=min(policy.idle_s.values())))
+        found = await suspects(tx, silent_before, now - timedelta(seconds=min(LEAST_S, *policy.idle_s.values())))
         if not found or await recovery_mode.is_on(tx):
             return 0
         problem = listener_problem(*await reporting(tx, silent_before))
@@ -73,7 +74,13 @@ async def _check(ctx: Context, suspect: Suspect, listening_at: datetime, *, is_d
         reported = node_status(node)
         await record_ended_work(tx, session, request, reported, now)
         watched = Watched(
-            request.job.workload, ready_at, listening_at, session.kept_running_until, session.job_ended_at
+            request.job.workload,
+            ready_at,
+            listening_at,
+            session.kept_running_until,
+            session.job_ended_at,
+            has_running_job=is_job_running(session, request, reported),
+            idle_s=request.job.idle_s,
         )
         found = early_end(ctx.policy, reported, watched, now)
         if found is not None and found.code is EndReason.NO_HEARTBEAT and is_deaf:
