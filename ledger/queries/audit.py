@@ -17,6 +17,7 @@ from ledger.models import (
     CommandResult,
     Event,
     EventOrder,
+    Grace,
     GrantRow,
     Inbox,
     Instance,
@@ -59,6 +60,7 @@ class Books:
     migrations: tuple[Migration, ...] = ()
     results: tuple[CommandResult, ...] = ()
     claims: tuple[CommandClaim, ...] = ()
+    graces: tuple[Grace, ...] = ()
 
     def rows(self) -> Iterator[Any]:
         """Yield every row of every table."""
@@ -94,6 +96,7 @@ async def read_books(db: Database) -> Books:
             await table(Migration),
             await table(CommandResult),
             await table(CommandClaim),
+            await table(Grace),
         )
 
 

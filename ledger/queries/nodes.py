@@ -17,6 +17,7 @@ from ledger.kernel.job import JobRequest
 from ledger.kernel.states import InstanceState, SessionState
 from ledger.kernel.steps.migration_step import OVER, MigrationStep
 from ledger.models import Instance, Mark, Migration, Node, Request, Session
+from ledger.queries.graces import IS_REPLACED
 
 #: Check-ins are taken from an agent whose instance is in one of these: none comes from an instance that is gone.
 _I = InstanceState
@@ -170,7 +171,7 @@ async def suspects(tx: AsyncSession, silent_before: datetime, idle_before: datet
         .join(Instance, Instance.session_id == Session.id)
         .join(Node, Node.instance_id == Instance.id)
         .where(Session.state == SessionState.RUNNING, Instance.state == InstanceState.LIVE)
-        .where(func.coalesce(Instance.node_rank, 0) == 0, Session.dealt_commands == 0)
+        .where(func.coalesce(Instance.node_rank, 0) == 0, Session.dealt_commands == 0, ~IS_REPLACED)
         .where(
             or_(
                 Node.at <= silent_before,

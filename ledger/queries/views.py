@@ -19,6 +19,7 @@ from ledger.models import (
     AdvanceApproval,
     Approval,
     Disk,
+    Grace,
     GrantRow,
     Instance,
     Migration,
@@ -31,6 +32,7 @@ from ledger.models import (
     WaitLimits,
 )
 from ledger.queries.access import Whose, own_or_shared, shared_with
+from ledger.queries.graces import graces_of_sessions
 from ledger.queries.jobs.command_claims import ended_counts
 from ledger.queries.jobs.resume_points import resume_sentences
 from ledger.queries.lookups import current_quote, open_advances, override_of, session_of
@@ -103,6 +105,8 @@ class SessionView:
     ended_commands: tuple[int, int] = (0, 0)
     #: From which checkpoint a replacement continues, and how much work is lost; "" where nothing was replaced.
     resumed: str = ""
+    #: The machine of it that stopped working and is kept; None where there is none.
+    grace: Grace | None = None
 
     @property
     def price_usd_h(self) -> Decimal:
@@ -241,6 +245,8 @@ def _machines(
     """Return by session the machine that stands for it, and the further ones that it has at the same time."""
     sharing = {s.id for s in sessions if s.dealt_commands}
     newest = {i.session_id: i for i in rows if not i.node_rank}
+    # A replacement that failed leaves the machine before it, which is kept in grace.
+    newest |= {i.session_id: i for i in rows if not i.node_rank and i.state in OPEN_INSTANCE}
     # Of the machines that share a queue any may end first, so the first open one stands for them.
     newest |= {i.session_id: i for i in reversed(rows) if i.session_id in sharing and i.state in OPEN_INSTANCE}
     further: defaultdict[str, list[Instance]] = defaultdict(list)
@@ -276,6 +282,7 @@ async def views_of_sessions(tx: AsyncSession, sessions: Sequence[Session]) -> li
     disks = {disk.session_id: disk for disk in await open_disks(tx, still)} if still else {}
     unknown, shared = await unknown_instances(tx), await shared_with(tx, request_ids)
     moves = await migrations_of(tx, ids)
+    graces = await graces_of_sessions(tx, ids)
     replaced = [row.id for key, row in newest.items() if key in grants and grants[key].kind == GrantKind.REPLACE]
     resumed = await resume_sentences(tx, replaced) if replaced else {}
     found = []
@@ -304,6 +311,7 @@ async def views_of_sessions(tx: AsyncSession, sessions: Sequence[Session]) -> li
                 others=tuple((one, every.get(one.id, NOTHING)) for one in others),
                 ended_commands=ended.get(s.id, (0, 0)),
                 resumed=resumed.get(row.id, "") if row else "",
+                grace=graces.get(s.id),
             )
         )
     return found

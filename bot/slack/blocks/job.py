@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from decimal import Decimal
 
+from bot.rules.values.cloud_title import cloud_title
 from bot.rules.values.mounts import mounts_of
 from bot.rules.values.phrases import hours, plural, rate
 from bot.slack.blocks.elements import dollars, safe
 from ledger.kernel.job import JobRequest, SpotPolicy
 from providers.cloud_names import machines_of
 
-_CLOUDS = {"lambda": "Lambda", "runpod": "RunPod", "tensordock": "TensorDock", "vast": "Vast", "kaggle": "Kaggle"}
 _SPOT = {SpotPolicy.NO: "on-demand only", SpotPolicy.YES: "spot only", SpotPolicy.ANY: "spot or on-demand"}
 
 
 def cloud(name: str) -> str:
     """Return the name of a cloud as it writes it itself, unescaped."""
-    return _CLOUDS.get(machines_of(name), name)
+    return cloud_title(name)
 
 
 def details(job: JobRequest) -> str:

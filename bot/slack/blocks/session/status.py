@@ -12,12 +12,12 @@ from bot.rules.policy.policy import Policy
 from bot.rules.sessions.expiration import left, termination_policy
 from bot.rules.values import job_text
 from bot.rules.values.phrases import rate, retained_disk, unreconciled
-from bot.rules.values.state_text import state_words
 from bot.services.nodes.connection import api_url, ssh_command
 from bot.services.nodes.host_keys import reported_key
 from bot.services.nodes.job_results import job_of
 from bot.services.nodes.views import agent_view
 from bot.services.runtime import recovery_mode
+from bot.services.sessions import session_state
 from bot.services.sessions.service import Status
 from bot.slack.blocks import migration, progress, request
 from bot.slack.blocks.elements import Message, actions, clip, code, context, dollars, safe, section, when
@@ -128,7 +128,7 @@ def _headline(view: SessionView, now: datetime) -> str:
     """Name the machine, where it is, its state and its end."""
     session, row = view.session, view.instance
     where = f" on {safe(cloud(row.cloud), 40)}" if row is not None else ""
-    line = f"*{session_ready_and_ended.what(session)}*{where} is *{state_words(session.state)}*"
+    line = f"*{session_ready_and_ended.what(session)}*{where} is *{session_state.words(view)}*"
     line += ", its disk kept." if view.retained_disk else "."
     if session.ended_at is not None:
         why = f" {safe(session.end_reason, 300)}" if session.end_reason else ""
@@ -142,7 +142,7 @@ def _amounts(view: SessionView, cost_usd: Decimal | None, between: tuple[Decimal
     """Say the price, and what it has cost; a free run or one without an instance has neither."""
     parts = []
     if view.instance is not None and view.session.ended_at is None and view.disk is None:
-        parts.append(rate(view.price_usd_h))
+        parts.append(rate(session_state.now_usd_h(view) or view.price_usd_h))
     if cost_usd is not None:
         so_far = f"{dollars(cost_usd)} so far"
         parts.append(so_far if view.session.ended_at is None else f"It cost {dollars(cost_usd)}.")
