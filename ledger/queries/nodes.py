@@ -246,12 +246,15 @@ async def due_for_key(tx: AsyncSession, looked_before: datetime, limit: int) -> 
 
 
 async def due_for_login(tx: AsyncSession, now: datetime, limit: int) -> list[Instance]:
-    """List instances that were never ready, whose SSH server answered, and that nobody is logged in to for a check."""
+    """List instances that were never ready, whose SSH server answered, and that nobody is logged in to for a check.
+
+    One that was launched after its session was ready is the replacement of a machine in grace.
+    """
     query = (
         select(Instance)
         .join(Session, Session.id == Instance.session_id)
         .where(Instance.state == InstanceState.LIVE, Instance.reachable_at.is_(None))
-        .where(or_(Session.ready_at.is_(None), Session.dealt_commands > 0))
+        .where(or_(Session.ready_at.is_(None), Session.dealt_commands > 0, Instance.created_at > Session.ready_at))
         .where(Instance.login_key.is_not(None), Instance.host_key_at.is_not(None), Instance.ssh_host.is_not(None))
         .where(Instance.status == "running", _may_log_in(now))
         .order_by(Instance.live_at, Instance.id)

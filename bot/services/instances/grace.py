@@ -236,7 +236,9 @@ async def _rated(
     if usd_h != grace.usd_h:
         spent_usd = rules.cost_until(grace.spent_usd, grace.usd_h, grace.rated_at, now)
         values |= {"usd_h": usd_h, "rated_at": now, "spent_usd": spent_usd}
-    if (cause := rules.cause_of(found.code, code)) is not grace.cause:
+    # An account that was paid is still the cause until its machines have started again.
+    cause = Cause.ACCOUNT if grace.cause is Cause.ACCOUNT else rules.cause_of(found.code, code)
+    if cause is not grace.cause:
         values |= {"cause": cause, "account_code": code if cause is Cause.ACCOUNT else ""}
     if found.code != grace.code:
         values |= {"code": str(found.code)}
