@@ -37,9 +37,9 @@ from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.request_kind import MACHINE, RequestKind
 from ledger.kernel.states import NotificationKind, NotificationState, RequestState, SessionState
 from ledger.models import Instance, Notification, Orphan, Request, Session, Transfer
-from ledger.queries.graces import newest_grace
 from ledger.queries.journal import moves_of
 from ledger.queries.lookups import session_of, waiting_extensions
+from ledger.queries.runs.graces import newest_grace
 from ledger.queries.views import RequestView, SessionView, request_view, session_view
 from providers.capabilities import Capabilities
 

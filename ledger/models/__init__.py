@@ -24,7 +24,7 @@ from ledger.models.costs import (
     Unrolled,
     UnsettledSpend,
 )
-from ledger.models.graces import Grace
+from ledger.models.graces import GraceRow
 from ledger.models.jobs import CommandClaim, CommandResult, ResumePoint
 from ledger.models.journal import (
     Event,
@@ -74,7 +74,7 @@ __all__ = [
     "EventOrder",
     "ExternalCost",
     "Facet",
-    "Grace",
+    "GraceRow",
     "GrantRow",
     "Inbox",
     "Instance",

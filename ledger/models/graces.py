@@ -9,13 +9,13 @@ from sqlalchemy import Boolean, ForeignKey, Index, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from ledger.kernel.columns import EnumText, MicroUsd, SafeString, UtcDateTime
-from ledger.kernel.grace import AtRisk, Cause, GraceChoice, GraceOutcome
+from ledger.kernel.steps.grace import AtRisk, Cause, GraceChoice, GraceOutcome
 from ledger.models.base import Base
 
 _OPEN = text("ended_at IS NULL")
 
 
-class Grace(Base):
+class GraceRow(Base):
     """Store one grace. What it costs is known from its rate, which a poll of the cloud may change."""
 
     __tablename__ = "graces"

@@ -17,7 +17,7 @@ from ledger.models import (
     CommandResult,
     Event,
     EventOrder,
-    Grace,
+    GraceRow,
     GrantRow,
     Inbox,
     Instance,
@@ -60,7 +60,7 @@ class Books:
     migrations: tuple[Migration, ...] = ()
     results: tuple[CommandResult, ...] = ()
     claims: tuple[CommandClaim, ...] = ()
-    graces: tuple[Grace, ...] = ()
+    graces: tuple[GraceRow, ...] = ()
 
     def rows(self) -> Iterator[Any]:
         """Yield every row of every table."""
@@ -96,7 +96,7 @@ async def read_books(db: Database) -> Books:
             await table(Migration),
             await table(CommandResult),
             await table(CommandClaim),
-            await table(Grace),
+            await table(GraceRow),
         )
 
 

@@ -17,7 +17,7 @@ from ledger.kernel.job import JobRequest
 from ledger.kernel.states import InstanceState, SessionState
 from ledger.kernel.steps.migration_step import OVER, MigrationStep
 from ledger.models import Instance, Mark, Migration, Node, Request, Session
-from ledger.queries.graces import IS_REPLACED
+from ledger.queries.runs.graces import IS_REPLACED
 
 #: Check-ins are taken from an agent whose instance is in one of these: none comes from an instance that is gone.
 _I = InstanceState

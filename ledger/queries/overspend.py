@@ -16,8 +16,8 @@ from ledger.kernel.actor import ActorKind
 from ledger.kernel.request_kind import ABOUT_SESSION, RequestKind
 from ledger.kernel.states import InstanceState, RequestState, SessionState
 from ledger.models import Approval, GrantRow, Instance, Node, Option, Quote, Request, Session
-from ledger.queries.graces import IS_REPLACED
 from ledger.queries.metering import BILLED_COLUMNS, Billable, BilledInstance
+from ledger.queries.runs.graces import IS_REPLACED
 from ledger.queries.session_costs import NOTHING, Booked, booked_of, extension_caps
 
 

@@ -19,7 +19,7 @@ from ledger.models import (
     AdvanceApproval,
     Approval,
     Disk,
-    Grace,
+    GraceRow,
     GrantRow,
     Instance,
     Migration,
@@ -32,13 +32,13 @@ from ledger.models import (
     WaitLimits,
 )
 from ledger.queries.access import Whose, own_or_shared, shared_with
-from ledger.queries.graces import graces_of_sessions
 from ledger.queries.jobs.command_claims import ended_counts
 from ledger.queries.jobs.resume_points import resume_sentences
 from ledger.queries.lookups import current_quote, open_advances, override_of, session_of
 from ledger.queries.nodes import nodes_of
 from ledger.queries.orphans import unknown_instances
 from ledger.queries.retained_disks import open_disks
+from ledger.queries.runs.graces import graces_of_sessions
 from ledger.queries.runs.migrations import last_migration_of, migrations_of
 from ledger.queries.session_costs import NOTHING, Booked, booked_of, extension_caps
 
@@ -106,7 +106,7 @@ class SessionView:
     #: From which checkpoint a replacement continues, and how much work is lost; "" where nothing was replaced.
     resumed: str = ""
     #: The machine of it that stopped working and is kept; None where there is none.
-    grace: Grace | None = None
+    grace: GraceRow | None = None
 
     @property
     def price_usd_h(self) -> Decimal:

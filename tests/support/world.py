@@ -199,8 +199,7 @@ class World:
             done += await transfer.transfers_due(self.ctx)
             done += await shared_queues.shared_queues_due(self.ctx)
             await resume.resumes_due(self.ctx)
-            done += await grace.graces_due(self.ctx)
-            done += await account_incidents.account_incidents_due(self.ctx)
+            done += await grace.graces_due(self.ctx) + await account_incidents.accounts_due(self.ctx)
         for cloud in await self._worth_a_look():
             if not again or self.looked.get(cloud, True):
                 self.looked[cloud] = (await reconcile.observe(self.ctx, cloud)).urgent
@@ -398,5 +397,4 @@ async def checked_world(db: Database, clock: SteppedClock, *, heal: bool = False
 
 
 def _must_be_empty(violations: list[str]) -> None:
-    if violations:
-        raise AssertionError("\n".join(violations))
+    assert not violations, "\n".join(violations)

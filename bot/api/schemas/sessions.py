@@ -13,10 +13,10 @@ from bot.api.schemas.base import CommandOut, In, Out, optional
 from bot.rules.nodes.machine_logs import LogSource
 from bot.rules.nodes.machine_report import StepOutcome
 from bot.services.market.offer_fields import GpuCount, GpuName, Id, MaybePricePerHour
-from ledger.kernel.grace import AtRisk, Cause, GraceChoice
 from ledger.kernel.job_state import JobState
 from ledger.kernel.ports import PortProtocol
 from ledger.kernel.states import SessionState
+from ledger.kernel.steps.grace import AtRisk, Cause, GraceChoice
 from ledger.kernel.steps.migration_step import MigrationStep
 
 
@@ -198,7 +198,7 @@ class GraceOut(Out):
 
     code: str = Field(description="Why it would end, as a stable code.", examples=["outbid"])
     cause: Cause = Field(description="Whose cause it is.")
-    at_risk: AtRisk = Field(description="What would be lost with it.")
+    at_risk: AtRisk = Field(description="What its end would destroy.")
     since: fields.Since
     until: fields.Until
     usd_h: Decimal = Field(description="Dollars per hour while it waits.")

@@ -21,8 +21,8 @@ from bot.cli.terminal.terminal_tables import show_result
 from bot.cli.terminal.views import end_question, session_details, session_history, session_list, stop_question
 from bot.rules.grammar.commands import DONE_WORDS
 from bot.rules.values.text_table import TextReport
-from ledger.kernel.grace import GraceChoice
 from ledger.kernel.states import ENDABLE_SESSION, SessionState
+from ledger.kernel.steps.grace import GraceChoice
 
 
 class _ShowsByDefault(TyperGroup):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from decimal import Decimal
 
 from bot.cli.pages.markdown import code, table, whole_page
-from bot.rules.instances.unplanned_end import LEAST_USD, SHARE, Ending, Plight, decide
+from bot.rules.instances.unplanned_end import LEAST_USD, SHARE, Plight, UnplannedEnd, decide
 from bot.rules.values.phrases import usd
-from ledger.kernel.grace import AtRisk, Cause, GraceChoice, GraceOutcome
+from ledger.kernel.steps.grace import AtRisk, Cause, GraceChoice, GraceOutcome
 
 _CHEAP, _DEAR = Decimal(0), Decimal(2)
 
@@ -40,10 +40,10 @@ def _choices() -> list[tuple[str, str, str]]:
 def page() -> str:
     """Write the page."""
     dear = {decide(_plight(cause, risk, _DEAR, job=job)) for cause in Cause for risk in AtRisk for job in (True, False)}
-    if dear != {Ending.END}:
-        raise ValueError("a machine that is too dear to keep is not ended")
+    if dear != {UnplannedEnd.END}:
+        raise ValueError("a machine whose waiting costs too much is not ended")
     return whole_page(
-        "Ends that nobody asked for",
+        "Unplanned ends",
         "One rule decides about each of them: what waiting costs, what would be lost, and whose cause it is. This page "
         "is made by calling it.",
         "## While waiting is cheap",
@@ -58,8 +58,8 @@ def page() -> str:
         "kept and people are asked. It is launched after `broken_grace_s`, or at once when somebody chooses it. Of "
         "machines that share a queue nothing is lost: the others run its commands.",
         "## When waiting costs more",
-        f"Every machine is handled alike: {Ending.END.label}, after `broken_grace_s` and a notification, as without "
-        "grace. The approved end stays the latest end in any case.",
+        f"Every machine is handled alike: {UnplannedEnd.END.label}, after `broken_grace_s` and a notification, as "
+        "without grace. The approved end stays the latest end in any case.",
         "## What people choose",
         "The owner, a fallback contact or an approver chooses, by a button, `gpu-shopper grace` or "
         "`POST /sessions/{session}/grace`.",
@@ -71,8 +71,8 @@ def page() -> str:
         "beside its replacement: the replacement stands for the session, and each has a grant of its own. If the first "
         "machine works again, it is stopped, so that only one of them works and both disks stay. If the replacement "
         "fails, the session returns to the first machine.",
-        "## Silence and idling",
-        "Silence of the agent alone ends nothing while the SSH port answers. A job that GPU Shopper started is work "
+        "## Unresponsive and idle machines",
+        "An unresponsive agent alone ends nothing while the SSH port answers. A job that GPU Shopper started is work "
         "until it exits, unless its request says `idle=30m`. A machine that starts up, copies files, waits or saves "
         "is not idle.",
     )

@@ -43,7 +43,7 @@ def incident(cloud: str, code: str, machines: int, rate_usd_h: Decimal, until: d
 
 
 def over(cloud: str) -> str:
-    """Write that the incident is over."""
+    """Write that the account can be used again."""
     return f"The team's account at {cloud_title(cloud)} can be used again. Machines that stopped there start again."
 
 

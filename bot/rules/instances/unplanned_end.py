@@ -16,7 +16,7 @@ from typing import Final
 from bot.rules.billing.billed_time import bills_gpu
 from ledger.kernel import money
 from ledger.kernel.end_reason import EndReason
-from ledger.kernel.grace import AtRisk, Cause, GraceChoice
+from ledger.kernel.steps.grace import AtRisk, Cause, GraceChoice
 from ledger.kernel.vocabulary import Vocabulary
 from providers.capabilities import BillingRule
 from providers.contract import InstanceStatus
@@ -29,7 +29,7 @@ LEAST_USD: Final = Decimal(1)
 ACCOUNT_CODES: Final = frozenset(kind.code for kind in (InsufficientFunds, AuthFailed, QuotaExceeded))
 
 
-class Ending(Vocabulary):
+class UnplannedEnd(Vocabulary):
     """Name what happens to a machine that would end although nobody asked for it."""
 
     KEEP = "keep", "keep it in grace"
@@ -61,18 +61,18 @@ class Plight:
         return money.worst(self.spent_usd + max(self.hours_left, Decimal(0)) * self.waiting_usd_h)
 
 
-def decide(plight: Plight) -> Ending:
+def decide(plight: Plight) -> UnplannedEnd:
     """Decide what happens to the machine."""
     if plight.cause in (Cause.PERSON, Cause.JOB) or plight.choice is GraceChoice.GIVE_UP:
-        return Ending.END
+        return UnplannedEnd.END
     if plight.at_risk is AtRisk.NOTHING or plight.waiting_usd > plight.limit_usd:
-        return Ending.END
+        return UnplannedEnd.END
     if plight.choice is GraceChoice.REPLACE and plight.can_replace:
-        return Ending.REPLACE
+        return UnplannedEnd.REPLACE
     # An account is paid and the machine starts again; what GPU Shopper itself can't see may work.
     if plight.cause in (Cause.ACCOUNT, Cause.OURS) or plight.choice is GraceChoice.WAIT:
-        return Ending.KEEP
-    return Ending.REPLACE if plight.restarts and plight.can_replace else Ending.ASK
+        return UnplannedEnd.KEEP
+    return UnplannedEnd.REPLACE if plight.restarts and plight.can_replace else UnplannedEnd.ASK
 
 
 def limit_usd(policy_usd: Decimal | None, approved_usd: Decimal, remaining_usd: Decimal) -> Decimal:

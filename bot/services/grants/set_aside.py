@@ -12,8 +12,8 @@ from ledger.kernel.event_kind import EventKind
 from ledger.kernel.grant import GrantKind
 from ledger.kernel.states import GrantState, SessionState
 from ledger.models import GrantRow, Session
-from ledger.queries.graces import change_grace, replaced_of_session
 from ledger.queries.lookups import grants_of_session
+from ledger.queries.runs.graces import change_grace, replaced_of_session
 
 
 async def return_to_grace(tx: Tx, session: Session, sentence: str, now: datetime) -> bool:
@@ -31,6 +31,6 @@ async def return_to_grace(tx: Tx, session: Session, sentence: str, now: datetime
             await move(tx, GrantRow, grant.id, GrantState.VOID, now, SYSTEM, sentence)
             await release(tx, grant, now, spent_usd=Decimal(0))
     await change_grace(tx, grace.id, replaced=False)
-    said = f"{sentence} The session goes on waiting for its first machine.".strip()
+    said = f"{sentence} The session waits for its first machine.".strip()
     record(tx, now, SYSTEM, row.id, EventKind.INSTANCE_GRACE, reason=said)
     return True

@@ -1,4 +1,4 @@
-"""Announce what is wrong with an account once, to operators, and start its machines again when it is over.
+"""Announce what is wrong with an account once, to operators, and start its machines again once it is usable.
 
 An account without credit, or whose key is refused, stops every machine of the team there. That is one incident, however
 many machines it has. A balance that pays for few hours more is announced before.
@@ -25,13 +25,13 @@ from bot.services.runtime.context import Context
 from ledger.core import Tx, amend, lock_family, notification_of, record
 from ledger.kernel.actor import SYSTEM
 from ledger.kernel.event_kind import EventKind
-from ledger.kernel.grace import Cause
 from ledger.kernel.states import InstanceState, NotificationKind
-from ledger.models import Grace, Instance, Session
-from ledger.queries.graces import open_graces
+from ledger.kernel.steps.grace import Cause
+from ledger.models import GraceRow, Instance, Session
 from ledger.queries.journal import latest_events
 from ledger.queries.metering import BilledInstance, billed_rows
 from ledger.queries.overspend import approved_rate, open_overspend_request
+from ledger.queries.runs.graces import open_graces
 from providers.contract import InstanceStatus, Preflight
 from providers.errors import InsufficientFunds
 
@@ -39,10 +39,10 @@ from providers.errors import InsufficientFunds
 LOOK_S: Final = 30.0
 #: A start that had no effect, because the GPU is taken, is ordered again after this time.
 AGAIN: Final = timedelta(minutes=10)
-_Waiting = tuple[Grace, Instance, Session]
+_Waiting = tuple[GraceRow, Instance, Session]
 
 
-async def account_incidents_due(ctx: Context) -> int:
+async def accounts_due(ctx: Context) -> int:
     """Check the account of each cloud where something runs or waits. Return how many messages and starts were due."""
     if clock_problem(ctx.clock):
         return 0
@@ -86,7 +86,7 @@ async def _one(ctx: Context, cloud: str, machines: Sequence[BilledInstance], wai
 
 
 async def _over(ctx: Context, cloud: str, subject: str, now: datetime) -> int:
-    """Say that an incident is over, in its own message, once."""
+    """Say that the account can be used again, in the same message, once."""
     async with ctx.db.write() as tx:
         shown = await notification_of(tx, NotificationKind.OPERATOR_PAGE, subject, OPERATORS)
         text = account_text.over(cloud)
@@ -95,7 +95,7 @@ async def _over(ctx: Context, cloud: str, subject: str, now: datetime) -> int:
         return int(await page_in(ctx, tx, subject, text, now))
 
 
-async def _start_again(ctx: Context, grace: Grace, seen: Instance, now: datetime) -> int:
+async def _start_again(ctx: Context, grace: GraceRow, seen: Instance, now: datetime) -> int:
     """Start a machine again that stopped because of its account, within what was approved."""
     async with ctx.db.write() as tx:
         await lock_family(tx, Instance, seen.id)

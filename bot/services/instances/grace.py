@@ -13,7 +13,7 @@ from typing import Final
 from bot.rules.instances import unplanned_end as rules
 from bot.rules.instances.health import Trouble, ended_sentence, given_up_at, trouble
 from bot.rules.instances.power import PowerAction
-from bot.rules.instances.unplanned_end import Contents, Ending, Plight
+from bot.rules.instances.unplanned_end import Contents, Plight, UnplannedEnd
 from bot.rules.values.phrases import hours as say_hours
 from bot.rules.values.phrases import usd
 from bot.services.billing.metering import rule_of
@@ -33,14 +33,14 @@ from ledger.core import Tx, amend, lock_family, move, record
 from ledger.kernel.actor import SYSTEM
 from ledger.kernel.end_reason import EndReason
 from ledger.kernel.event_kind import EventKind
-from ledger.kernel.grace import AtRisk, Cause, GraceChoice, GraceOutcome
 from ledger.kernel.ids import new_id
 from ledger.kernel.job import volume_of
 from ledger.kernel.states import GrantState, InstanceState, SessionState
-from ledger.models import Grace, GrantRow, Instance, Request, Session
-from ledger.queries.graces import add_grace, change_grace, open_grace, open_graces
+from ledger.kernel.steps.grace import AtRisk, Cause, GraceChoice, GraceOutcome
+from ledger.models import GraceRow, GrantRow, Instance, Request, Session
 from ledger.queries.lookups import instances_of_session, open_starts
 from ledger.queries.nodes import node_of
+from ledger.queries.runs.graces import add_grace, change_grace, open_grace, open_graces
 from ledger.queries.runs.migrations import is_moving
 from ledger.queries.session_costs import extension_cap
 from providers.contract import InstanceStatus
@@ -56,17 +56,17 @@ SILENT: Final = Trouble(EndReason.NO_HEARTBEAT, "Its agent stopped reporting, an
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class LossFacts:
     """Hold what was asked outside of a transaction: what is wrong with the account, and whether its work is saved."""
 
     account_code: str = ""
     is_saved: bool | None = None
 
 
-async def facts_of(ctx: Context, row: Instance, now: datetime) -> Facts:
+async def facts_of(ctx: Context, row: Instance, now: datetime) -> LossFacts:
     """Ask whether the account can be used, and whether the newest checkpoint is verified."""
     checked = await ctx.catalog.checks.check(row.cloud, within_s=CHECKED_WITHIN_S)
-    return Facts(account_code(checked), await verification.is_saved(ctx, row, now) or None)
+    return LossFacts(account_code(checked), await verification.is_saved(ctx, row, now) or None)
 
 
 def waiting_usd_h(ctx: Context, row: Instance) -> Decimal:
@@ -76,7 +76,7 @@ def waiting_usd_h(ctx: Context, row: Instance) -> Decimal:
     return rules.waiting_rate(row.status or InstanceStatus.RUNNING, *rate, pays_gpu=pays_gpu)
 
 
-async def enter(ctx: Context, tx: Tx, row: Instance, found: Trouble, facts: Facts, now: datetime) -> Plight | None:
+async def enter(ctx: Context, tx: Tx, row: Instance, found: Trouble, facts: LossFacts, now: datetime) -> Plight | None:
     """Keep a machine in grace, if the rule says so; return why it is not kept. `row` was read in this transaction."""
     session = await tx.get_one(Session, row.session_id, populate_existing=True)
     request = await tx.get_one(Request, row.request_id)
@@ -93,7 +93,7 @@ async def enter(ctx: Context, tx: Tx, row: Instance, found: Trouble, facts: Fact
     cause = rules.cause_of(found.code, facts.account_code)
     limit_usd = await _limit(ctx, tx, row, session, now)
     usd_h = _together(waiting_usd_h(ctx, row), row, session)
-    grace = Grace(
+    grace = GraceRow(
         id=new_id("grc", now),
         instance_id=row.id,
         session_id=session.id,
@@ -110,17 +110,17 @@ async def enter(ctx: Context, tx: Tx, row: Instance, found: Trouble, facts: Fact
         replaced=False,
     )
     plight = await plight_of(ctx, tx, grace, row, session, now)
-    if session.deadline is None or rules.decide(plight) is Ending.END:
+    if session.deadline is None or rules.decide(plight) is UnplannedEnd.END:
         return plight
     if await add_grace(tx, grace):
-        said = f"{found.sentence} It is kept until {session.deadline:%Y-%m-%d %H:%M} UTC, for at most {usd(limit_usd)}."
+        said = f"{found.sentence} It stays until {session.deadline:%Y-%m-%d %H:%M} UTC, for at most {usd(limit_usd)}."
         record(tx, now, SYSTEM, row.id, EventKind.INSTANCE_GRACE, reason=said)
     return None
 
 
 def note_not_kept(tx: Tx, row: Instance, plight: Plight, now: datetime) -> None:
     """Record by what the rule decided that a machine ends, for the audit."""
-    risk = "Nothing would be lost with it." if plight.at_risk is AtRisk.NOTHING else f"At risk: {plight.at_risk.label}."
+    risk = "Nothing on it would be lost." if plight.at_risk is AtRisk.NOTHING else f"At risk: {plight.at_risk.label}."
     said = f"Waiting would cost {usd(plight.waiting_usd)}, at most {usd(plight.limit_usd)} is allowed. {risk}"
     data = {
         "at_risk": str(plight.at_risk),
@@ -149,7 +149,7 @@ def _disk_survives(ctx: Context, row: Instance) -> bool:
     return not stopped or ctx.providers[row.cloud].capabilities.stop_keeps_disk
 
 
-async def plight_of(ctx: Context, tx: Tx, grace: Grace, row: Instance, session: Session, now: datetime) -> Plight:
+async def plight_of(ctx: Context, tx: Tx, grace: GraceRow, row: Instance, session: Session, now: datetime) -> Plight:
     """Gather what the rule decides by, from the ledger alone."""
     request = await tx.get_one(Request, row.request_id)
     able, end = ctx.providers[row.cloud].capabilities, session.deadline or now
@@ -187,7 +187,7 @@ async def graces_due(ctx: Context) -> int:
     return changed
 
 
-async def _step(ctx: Context, before: Grace, seen: Instance) -> bool:
+async def _step(ctx: Context, before: GraceRow, seen: Instance) -> bool:
     provider = ctx.providers.get(seen.cloud)
     usable = provider is not None and provider.account == seen.account
     code = account_code(await ctx.catalog.checks.check(seen.cloud)) if usable else ""
@@ -216,7 +216,7 @@ async def ssh_answers(ctx: Context, row: Instance) -> bool:
     return bool(row.ssh_host and row.ssh_port and (await ctx.reach.probe(row.ssh_host, row.ssh_port)).ok)
 
 
-async def _trouble(tx: Tx, grace: Grace, row: Instance, *, ssh_works: bool) -> Trouble | None:
+async def _trouble(tx: Tx, grace: GraceRow, row: Instance, *, ssh_works: bool) -> Trouble | None:
     """Say what is wrong with a machine in grace now; None where it works again."""
     spot, other = bool(row.offer.get("spot")), row.other_gpus if row.trouble_at is not None else ""
     found = trouble(row.status or InstanceStatus.RUNNING, spot=spot, other=other)
@@ -228,8 +228,8 @@ async def _trouble(tx: Tx, grace: Grace, row: Instance, *, ssh_works: bool) -> T
 
 
 async def _rated(
-    ctx: Context, tx: Tx, grace: Grace, row: Instance, session: Session, found: Trouble, code: str, now: datetime
-) -> Grace:
+    ctx: Context, tx: Tx, grace: GraceRow, row: Instance, session: Session, found: Trouble, code: str, now: datetime
+) -> GraceRow:
     """Store another reason, cause or rate, and return the grace as it is now."""
     usd_h = _together(waiting_usd_h(ctx, row), row, session)
     values: dict[str, object] = {}
@@ -256,18 +256,18 @@ async def _rated(
 
 
 async def _carry_out(
-    ctx: Context, tx: Tx, grace: Grace, row: Instance, session: Session, found: Trouble, now: datetime
+    ctx: Context, tx: Tx, grace: GraceRow, row: Instance, session: Session, found: Trouble, now: datetime
 ) -> bool:
     """Do what the rule says now."""
     plight, end = await plight_of(ctx, tx, grace, row, session, now), session.deadline or now
     patience_over = now >= given_up_at(row.trouble_at or grace.since, ctx.timing.broken_grace_s)
     ending = rules.decide(plight)
-    if ending is Ending.END:
+    if ending is UnplannedEnd.END:
         if not patience_over and grace.choice is not GraceChoice.GIVE_UP:
             # It ends like every machine in trouble, unless it works again by then: `health` sees to that.
             return await close(ctx, tx, grace, row, _outcome(plight), now)
         return await _end(ctx, tx, grace, row, plight, found, now)
-    replaces = ending is Ending.REPLACE and (patience_over or grace.choice is GraceChoice.REPLACE)
+    replaces = ending is UnplannedEnd.REPLACE and (patience_over or grace.choice is GraceChoice.REPLACE)
     if replaces and await replace(ctx, tx, grace, row, session, now):
         return True
     if grace.until != end:
@@ -276,7 +276,7 @@ async def _carry_out(
 
 
 async def _end(
-    ctx: Context, tx: Tx, grace: Grace, row: Instance, plight: Plight, found: Trouble, now: datetime
+    ctx: Context, tx: Tx, grace: GraceRow, row: Instance, plight: Plight, found: Trouble, now: datetime
 ) -> bool:
     """End a machine whose waiting has become too dear, or on which nothing is left to lose.
 
@@ -307,7 +307,7 @@ def _outcome(plight: Plight) -> GraceOutcome:
     return GraceOutcome.NOTHING_LEFT if plight.at_risk is AtRisk.NOTHING else GraceOutcome.TOO_DEAR
 
 
-async def replace(ctx: Context, tx: Tx, grace: Grace, row: Instance, session: Session, now: datetime) -> bool:
+async def replace(ctx: Context, tx: Tx, grace: GraceRow, row: Instance, session: Session, now: datetime) -> bool:
     """Launch a replacement beside a machine, whose disk stays. False: the approval covers none."""
     spent_usd = rules.cost_until(grace.spent_usd, grace.usd_h, grace.rated_at, now)
     if not await replace_beside(ctx, tx, session, row, grace.limit_usd - spent_usd, now):
@@ -319,7 +319,7 @@ async def replace(ctx: Context, tx: Tx, grace: Grace, row: Instance, session: Se
     return True
 
 
-async def _recovered(ctx: Context, tx: Tx, grace: Grace, row: Instance, session: Session, now: datetime) -> bool:
+async def _recovered(ctx: Context, tx: Tx, grace: GraceRow, row: Instance, session: Session, now: datetime) -> bool:
     """End a grace whose machine works again, or stop the machine, so that its disk stays, where it was replaced."""
     if row.wanted == PowerAction.STOP:
         return False
@@ -337,7 +337,7 @@ async def _recovered(ctx: Context, tx: Tx, grace: Grace, row: Instance, session:
     return True
 
 
-async def _set_aside(ctx: Context, tx: Tx, grace: Grace, row: Instance, session: Session, now: datetime) -> bool:
+async def _set_aside(ctx: Context, tx: Tx, grace: GraceRow, row: Instance, session: Session, now: datetime) -> bool:
     """Stop a machine that works again beside its replacement: only its disk is kept, and both must not work at once."""
     rate = _together(waiting_usd_h(ctx, row), row, session)
     if rate != grace.usd_h:
@@ -351,7 +351,7 @@ async def _set_aside(ctx: Context, tx: Tx, grace: Grace, row: Instance, session:
     return True
 
 
-async def close(ctx: Context, tx: Tx, grace: Grace, row: Instance, outcome: GraceOutcome, now: datetime) -> bool:
+async def close(ctx: Context, tx: Tx, grace: GraceRow, row: Instance, outcome: GraceOutcome, now: datetime) -> bool:
     """Close a grace, with what it has cost, and show its messages anew. False when it was closed before."""
     ended_at = max(min(row.terminate_asked_at or now, now), grace.rated_at)
     spent_usd = rules.cost_until(grace.spent_usd, grace.usd_h, grace.rated_at, ended_at)

@@ -14,9 +14,9 @@ from bot.services.notifications.interruption import notify_interruption
 from bot.services.runtime.context import Context
 from ledger.kernel.states import InstanceState
 from ledger.models import Instance
-from ledger.queries.graces import open_grace
 from ledger.queries.lookups import Open
 from ledger.queries.nodes import node_of
+from ledger.queries.runs.graces import open_grace
 from providers.contract import InstanceStatus, NotSeen, ObservedInstance, Provider
 from providers.errors import ProviderError
 

@@ -32,12 +32,12 @@ from ledger.kernel.event_kind import EventKind
 from ledger.kernel.grant import GrantKind
 from ledger.kernel.states import OPEN_INSTANCE, GrantState, InstanceState, SessionState
 from ledger.models import GrantRow, Instance, Request, Session
-from ledger.queries.graces import open_grace
 from ledger.queries.journal import done_before, latest_events
 from ledger.queries.lookups import instances_of_session, open_starts
 from ledger.queries.metering import Billable
 from ledger.queries.nodes import amend_node, open_exchange
 from ledger.queries.overspend import ApprovedRate, approved_rate, open_overspend_request
+from ledger.queries.runs.graces import open_grace
 from ledger.queries.runs.migrations import is_moving
 from ledger.queries.views import session_to_change
 from providers.contract import InstanceStatus, ObservedInstance

@@ -23,10 +23,10 @@ from ledger.kernel.end_reason import EndReason
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.states import GrantState, InstanceState, NotificationKind, SessionState
 from ledger.models import GrantRow, Instance, Session
-from ledger.queries.graces import open_grace, replaced_of_session
 from ledger.queries.journal import latest_events
 from ledger.queries.lookups import open_starts
 from ledger.queries.nodes import node_of
+from ledger.queries.runs.graces import open_grace, replaced_of_session
 from ledger.queries.runs.node_sets import is_ready
 from providers.contract import InstanceStatus, ObservedInstance
 

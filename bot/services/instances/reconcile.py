@@ -40,9 +40,9 @@ from ledger.kernel.event_kind import EventKind
 from ledger.kernel.proof import Absence, ProofOfEnd
 from ledger.kernel.states import InstanceState
 from ledger.models import GrantRow, Instance, Request
-from ledger.queries.graces import open_grace
 from ledger.queries.lookups import Open, OpenInstance, open_instances, open_instances_of
 from ledger.queries.nodes import open_exchange
+from ledger.queries.runs.graces import open_grace
 from providers.capabilities import BillingRule
 from providers.contract import InstanceStatus, Leaves, Listing, ObservedInstance, Provider
 from providers.errors import ProviderError

@@ -28,9 +28,9 @@ from ledger.kernel.job import volume_of
 from ledger.kernel.proof import ProofOfEnd
 from ledger.kernel.states import GrantState, InstanceState, RequestState, SessionState
 from ledger.models import GrantRow, Instance, Request, Session
-from ledger.queries.graces import replaced_of_session
 from ledger.queries.lookups import grants_of_session, instances_of_session, open_instances_of_session
 from ledger.queries.overspend import approved_rate
+from ledger.queries.runs.graces import replaced_of_session
 from ledger.queries.runs.migrations import is_taken_over
 from ledger.queries.session_costs import accrued_of_session, booked, extension_cap
 from providers.contract import InstanceStatus, ObservedInstance

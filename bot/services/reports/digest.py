@@ -49,8 +49,8 @@ from ledger.queries.digest import (
     set_mark,
     stops,
 )
-from ledger.queries.graces import open_graces
 from ledger.queries.retained_disks import open_disks
+from ledger.queries.runs.graces import open_graces
 
 #: The channel of the digest unless the policy names another one.
 CHANNEL = "channel:approvals"

@@ -13,8 +13,8 @@ from bot.rules.approvals.decision import DeciderFacts
 from bot.rules.instances.power import PowerAction
 from bot.rules.values.reply_code import ReplyCode
 from ledger.kernel.actor import Actor
-from ledger.kernel.grace import GraceChoice
 from ledger.kernel.job import JobRequest
+from ledger.kernel.steps.grace import GraceChoice
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,9 +16,9 @@ from bot.services.runtime.context import Context
 from ledger.core import Tx, record
 from ledger.kernel.end_reason import EndReason
 from ledger.kernel.event_kind import EventKind
-from ledger.kernel.grace import GraceChoice, GraceOutcome
-from ledger.models import Grace, Instance, Session
-from ledger.queries.graces import change_grace, graces_of_sessions
+from ledger.kernel.steps.grace import GraceChoice, GraceOutcome
+from ledger.models import GraceRow, Instance, Session
+from ledger.queries.runs.graces import change_grace, graces_of_sessions
 
 _REFUSED = (
     "That request has no session whose machine could wait.",
@@ -26,7 +26,7 @@ _REFUSED = (
 )
 NOT_COVERED = (
     "The approval covers no replacement: none is left, its amount is used up, or no other offer fits. "
-    "The machine goes on waiting. Ask for another one to replace it."
+    "The machine still waits. Ask for another one to replace it."
 )
 
 
@@ -58,7 +58,7 @@ async def answer(ctx: Context, command: AnswerGrace) -> Reply:
     return reply
 
 
-async def _note(ctx: Context, tx: Tx, in_grace: Grace, row: Instance, command: AnswerGrace, now: datetime) -> None:
+async def _note(ctx: Context, tx: Tx, in_grace: GraceRow, row: Instance, command: AnswerGrace, now: datetime) -> None:
     actor = command.decider.actor
     await change_grace(tx, in_grace.id, choice=command.choice, chosen_by=actor.ref)
     record(tx, now, actor, row.id, EventKind.INSTANCE_GRACE, reason=f"{actor.ref} chose: {command.choice}.")
@@ -66,7 +66,7 @@ async def _note(ctx: Context, tx: Tx, in_grace: Grace, row: Instance, command: A
 
 
 async def _replace(
-    ctx: Context, tx: Tx, in_grace: Grace, row: Instance, session: Session, command: AnswerGrace, now: datetime
+    ctx: Context, tx: Tx, in_grace: GraceRow, row: Instance, session: Session, command: AnswerGrace, now: datetime
 ) -> Reply:
     data = {"session_id": session.id}
     if in_grace.replaced:
@@ -81,7 +81,7 @@ async def _replace(
 
 
 async def _give_up(
-    ctx: Context, tx: Tx, in_grace: Grace, row: Instance, session: Session, command: AnswerGrace, now: datetime
+    ctx: Context, tx: Tx, in_grace: GraceRow, row: Instance, session: Session, command: AnswerGrace, now: datetime
 ) -> Reply:
     """End the machine that waits, or the whole session where it has no other one."""
     actor, data = command.decider.actor, {"session_id": session.id}
@@ -89,7 +89,7 @@ async def _give_up(
     await grace.close(ctx, tx, in_grace, row, GraceOutcome.GIVEN_UP, now)
     if in_grace.replaced:
         await end_instance(tx, row, EndReason.ASKED, f"{actor.ref} gave it up.", now, actor)
-        said = f"The first machine of session {session.short_id} ends with its disk. The replacement goes on."
+        said = f"The first machine of session {session.short_id} ends with its disk. The replacement continues."
         return Reply(True, ReplyCode.TERMINATING, said, data)
     await end_session(ctx, tx, session.id, EndReason.ASKED, f"{actor.ref} gave its machine up.", actor, now)
     return Reply(True, ReplyCode.TERMINATING, f"Session {session.short_id} is ending.", data)

@@ -32,8 +32,8 @@ from ledger.kernel.end_reason import EndReason
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.states import SessionState
 from ledger.models import Instance, Request, Session
-from ledger.queries.graces import open_grace
 from ledger.queries.nodes import Suspect, listening_since, node_of, reporting, suspects
+from ledger.queries.runs.graces import open_grace
 from ledger.queries.runs.migrations import open_migration_of
 
 #: A pause between two checks longer than this means that no service received heartbeats meanwhile.
@@ -98,7 +98,7 @@ async def _check(ctx: Context, suspect: Suspect, listening_at: datetime, *, is_d
         await apply_early_end(ctx, tx, session, found, now)
 
 
-async def _about_silence(ctx: Context, suspect: Suspect, now: datetime) -> grace.Facts | None:
+async def _about_silence(ctx: Context, suspect: Suspect, now: datetime) -> grace.LossFacts | None:
     """Return what decides about a silent machine; None where its agent reports, or its SSH port answers."""
     async with ctx.db.read() as tx:
         row, node = await tx.get_one(Instance, suspect.instance_id), await node_of(tx, suspect.instance_id)
@@ -109,7 +109,7 @@ async def _about_silence(ctx: Context, suspect: Suspect, now: datetime) -> grace
 
 
 async def _is_kept_although_silent(
-    ctx: Context, tx: Tx, suspect: Suspect, session: Session, silence: grace.Facts | None, now: datetime
+    ctx: Context, tx: Tx, suspect: Suspect, session: Session, silence: grace.LossFacts | None, now: datetime
 ) -> bool:
     """Whether a silent machine is kept: its cloud has it and its SSH port answers, or it is in grace."""
     row = await tx.get_one(Instance, suspect.instance_id, populate_existing=True)

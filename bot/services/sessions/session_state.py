@@ -17,7 +17,7 @@ from bot.services.billing.present_rate import rate_now
 from bot.services.checkpoints.hold import disk_rate
 from ledger.kernel.end_reason import END_LABELS, EndReason
 from ledger.kernel.states import InstanceState, SessionState
-from ledger.models import Grace, Instance
+from ledger.models import GraceRow, Instance
 from ledger.queries.views import SessionView
 from providers.contract import InstanceStatus
 
@@ -39,7 +39,7 @@ def words(view: SessionView) -> str:
     return f"{problem}, in grace" if grace is not None else problem
 
 
-def _problem(row: Instance, grace: Grace | None) -> str:
+def _problem(row: Instance, grace: GraceRow | None) -> str:
     """Return what is wrong with a machine, in a few words; "" where nothing is."""
     if row.trouble_at is not None and row.status and row.state is InstanceState.LIVE:
         found = trouble(row.status, spot=bool(row.offer.get("spot")), other=row.other_gpus)
@@ -67,9 +67,9 @@ def now_usd_h(view: SessionView) -> Decimal | None:
     return view.price_usd_h + beside
 
 
-def grace_line(grace: Grace, now: datetime, until: str = "") -> str:
+def grace_line(grace: GraceRow, now: datetime, until: str = "") -> str:
     """Say what a grace costs and until when it lasts; `until` is that time as its reader's program writes it."""
     spent_usd = cost_until(grace.spent_usd, grace.usd_h, grace.rated_at, now)
     costs = f"Waiting costs {rate(grace.usd_h)}, {usd(spent_usd)} so far" if grace.usd_h else "Waiting costs nothing"
-    kept = "Its disk is kept beside the replacement" if grace.replaced else "It is kept"
+    kept = "Its disk stays beside the replacement" if grace.replaced else "It stays"
     return f"{kept} until {until or f'{grace.until:%Y-%m-%d %H:%M} UTC'}. {costs}."

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from bot.rules.instances.unplanned_end import (
     Contents,
-    Ending,
     Plight,
+    UnplannedEnd,
     at_risk,
     cause_of,
     cost_until,
@@ -22,7 +22,7 @@ from bot.rules.instances.unplanned_end import (
     waiting_rate,
 )
 from ledger.kernel.end_reason import EndReason
-from ledger.kernel.grace import AtRisk, Cause, GraceChoice
+from ledger.kernel.steps.grace import AtRisk, Cause, GraceChoice
 from providers.capabilities import BillingRule
 from providers.contract import InstanceStatus
 
@@ -45,29 +45,29 @@ PLIGHTS = st.builds(
 @pytest.mark.parametrize(
     ("changes", "ending"),
     [
-        ({}, Ending.ASK),
-        ({"restarts": True}, Ending.ASK),
-        ({"restarts": True, "can_replace": True}, Ending.REPLACE),
-        ({"can_replace": True}, Ending.ASK),
-        ({"can_replace": True, "choice": GraceChoice.REPLACE}, Ending.REPLACE),
-        ({"choice": GraceChoice.REPLACE}, Ending.ASK),
-        ({"restarts": True, "can_replace": True, "choice": GraceChoice.WAIT}, Ending.KEEP),
-        ({"choice": GraceChoice.GIVE_UP}, Ending.END),
-        ({"cause": Cause.ACCOUNT, "restarts": True, "can_replace": True}, Ending.KEEP),
-        ({"cause": Cause.OURS}, Ending.KEEP),
-        ({"cause": Cause.PERSON}, Ending.END),
-        ({"cause": Cause.JOB}, Ending.END),
-        ({"at_risk": AtRisk.NOTHING}, Ending.END),
-        ({"at_risk": AtRisk.NOTHING, "waiting_usd_h": Decimal(0)}, Ending.END),
-        ({"at_risk": AtRisk.UNKNOWN}, Ending.ASK),
-        ({"waiting_usd_h": Decimal("0.1666")}, Ending.ASK),
-        ({"waiting_usd_h": Decimal("0.1667")}, Ending.END),
-        ({"spent_usd": Decimal("0.94")}, Ending.ASK),
-        ({"spent_usd": Decimal("0.95")}, Ending.END),
-        ({"hours_left": Decimal(-3), "waiting_usd_h": Decimal(9)}, Ending.ASK),
+        ({}, UnplannedEnd.ASK),
+        ({"restarts": True}, UnplannedEnd.ASK),
+        ({"restarts": True, "can_replace": True}, UnplannedEnd.REPLACE),
+        ({"can_replace": True}, UnplannedEnd.ASK),
+        ({"can_replace": True, "choice": GraceChoice.REPLACE}, UnplannedEnd.REPLACE),
+        ({"choice": GraceChoice.REPLACE}, UnplannedEnd.ASK),
+        ({"restarts": True, "can_replace": True, "choice": GraceChoice.WAIT}, UnplannedEnd.KEEP),
+        ({"choice": GraceChoice.GIVE_UP}, UnplannedEnd.END),
+        ({"cause": Cause.ACCOUNT, "restarts": True, "can_replace": True}, UnplannedEnd.KEEP),
+        ({"cause": Cause.OURS}, UnplannedEnd.KEEP),
+        ({"cause": Cause.PERSON}, UnplannedEnd.END),
+        ({"cause": Cause.JOB}, UnplannedEnd.END),
+        ({"at_risk": AtRisk.NOTHING}, UnplannedEnd.END),
+        ({"at_risk": AtRisk.NOTHING, "waiting_usd_h": Decimal(0)}, UnplannedEnd.END),
+        ({"at_risk": AtRisk.UNKNOWN}, UnplannedEnd.ASK),
+        ({"waiting_usd_h": Decimal("0.1666")}, UnplannedEnd.ASK),
+        ({"waiting_usd_h": Decimal("0.1667")}, UnplannedEnd.END),
+        ({"spent_usd": Decimal("0.94")}, UnplannedEnd.ASK),
+        ({"spent_usd": Decimal("0.95")}, UnplannedEnd.END),
+        ({"hours_left": Decimal(-3), "waiting_usd_h": Decimal(9)}, UnplannedEnd.ASK),
     ],
 )
-def test_decisions(changes: dict[str, object], ending: Ending) -> None:
+def test_decisions(changes: dict[str, object], ending: UnplannedEnd) -> None:
     assert decide(replace(DISK, **changes)) is ending  # type: ignore[arg-type]
 
 
@@ -75,13 +75,13 @@ def test_decisions(changes: dict[str, object], ending: Ending) -> None:
 def test_what_would_be_lost_is_never_ended_while_waiting_is_cheap(plight: Plight) -> None:
     own = plight.cause in (Cause.PERSON, Cause.JOB) or plight.choice is GraceChoice.GIVE_UP
     cheap = plight.waiting_usd <= plight.limit_usd
-    kept = decide(plight) is not Ending.END
+    kept = decide(plight) is not UnplannedEnd.END
     assert kept == (cheap and plight.at_risk is not AtRisk.NOTHING and not own)
 
 
 @given(PLIGHTS)
 def test_nothing_is_replaced_that_the_approval_does_not_cover(plight: Plight) -> None:
-    if decide(plight) is Ending.REPLACE:
+    if decide(plight) is UnplannedEnd.REPLACE:
         assert plight.can_replace
         assert plight.choice is not GraceChoice.WAIT
 
@@ -89,8 +89,8 @@ def test_nothing_is_replaced_that_the_approval_does_not_cover(plight: Plight) ->
 @given(PLIGHTS, st.decimals(0, 100, places=2))
 def test_waiting_that_costs_more_keeps_no_more_machines(plight: Plight, more: Decimal) -> None:
     dearer = replace(plight, waiting_usd_h=plight.waiting_usd_h + more)
-    if decide(plight) is Ending.END:
-        assert decide(dearer) is Ending.END
+    if decide(plight) is UnplannedEnd.END:
+        assert decide(dearer) is UnplannedEnd.END
 
 
 @given(st.none() | AMOUNTS, AMOUNTS, st.decimals(-10, 1000, places=4))

@@ -98,6 +98,6 @@ async def test_a_cloud_that_gives_no_answer_is_no_incident(w: World) -> None:
     await w.running(candidates=("vast",))
     w.arm("user_503", "vast", times=None)
     w.clock.advance(120)
-    assert await account_incidents.account_incidents_due(w.ctx) == 0
+    assert await account_incidents.accounts_due(w.ctx) == 0
     assert await pages(w, "account") == []
     w.engine.faults.disarm()

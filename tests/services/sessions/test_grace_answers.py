@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from decimal import Decimal
+from typing import Any
 
 import pytest
 
 from bot.services.runtime.commands import AnswerGrace, Reply
 from bot.services.sessions import grace_answers
 from ledger.engine.db import Database
-from ledger.kernel.grace import GraceChoice
 from ledger.kernel.states import InstanceState, SessionState
-from ledger.models import Grace, Instance
+from ledger.kernel.steps.grace import GraceChoice
+from ledger.models import GraceRow, Instance
 from tests.support.clock import SteppedClock
 from tests.support.world import ALICE, BOB, DAVE, World, checked_world, facts
 
@@ -23,7 +24,7 @@ async def one(sqlite_db: Database, clock: SteppedClock) -> AsyncIterator[World]:
         yield built
 
 
-async def offline(w: World, **changes: object) -> str:
+async def offline(w: World, **changes: Any) -> str:
     """A session whose host lost contact."""
     w.tune(price_tolerance=Decimal(3))  # So that another offer is inside the approved rate.
     request_id = await w.running(candidates=("vast",), hours=Decimal(6), **changes)
@@ -41,7 +42,7 @@ async def choose(
     return await grace_answers.answer(w.ctx, AnswerGrace(request_id, decider, choice, since))
 
 
-async def grace_of(w: World) -> Grace:
+async def grace_of(w: World) -> GraceRow:
     return (await w.books()).graces[0]
 
 
@@ -123,7 +124,9 @@ async def test_both_end_at_the_approved_end(one: World) -> None:
     assert [row.state for row in books.instances] == [InstanceState.GONE] * 2
     assert w.alive() == []
     spent = sum(entry.amount_usd for entry in books.entries if entry.kind == "accrue")
-    assert spent <= books.approvals[0].total_cap_usd or 0
+    approved = books.approvals[0].total_cap_usd
+    assert approved is not None
+    assert spent <= approved
 
 
 async def test_a_replacement_that_fails_returns_the_session_to_its_first_machine(one: World) -> None:

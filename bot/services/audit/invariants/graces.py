@@ -11,8 +11,8 @@ from bot.services.audit.invariants.world import Violation
 from ledger.kernel.actor import SYSTEM
 from ledger.kernel.end_reason import EndReason
 from ledger.kernel.event_kind import EventKind
-from ledger.kernel.grace import AtRisk, GraceChoice, GraceOutcome
 from ledger.kernel.states import InstanceState, SessionState
+from ledger.kernel.steps.grace import AtRisk, GraceChoice, GraceOutcome
 from ledger.models import Event
 from ledger.queries.audit import Books
 

@@ -21,9 +21,9 @@ from bot.slack.blocks.elements import (
     when,
 )
 from bot.slack.blocks.session.session_ready_and_ended import is_over, what
-from ledger.kernel.grace import AtRisk, Cause, GraceChoice
 from ledger.kernel.states import InstanceState, OrphanState, RequestState, SessionState
-from ledger.models import Grace, Instance, Orphan, Request, Session
+from ledger.kernel.steps.grace import AtRisk, Cause, GraceChoice
+from ledger.models import GraceRow, Instance, Orphan, Request, Session
 
 #: The verbs of the buttons about a machine in grace.
 GRACE_CHOICES: Final = {
@@ -41,7 +41,7 @@ def interrupted(
     given_up: datetime | None,
     *,
     own: bool,
-    grace: Grace | None = None,
+    grace: GraceRow | None = None,
     now: datetime | None = None,
 ) -> Message:
     """Describe one failed instance. `newest` is the session's last one, `own` says that its owner reads it.
@@ -69,7 +69,7 @@ def interrupted(
     return Message.of(text.strip())
 
 
-def _in_grace(session: Session, row: Instance, grace: Grace, lead: str, now: datetime) -> Message:
+def _in_grace(session: Session, row: Instance, grace: GraceRow, lead: str, now: datetime) -> Message:
     """Describe a machine that is kept: why, what that costs and until when, and what somebody can do."""
     spot = bool(row.offer.get("spot"))
     found = trouble(row.status, spot=spot, other=row.other_gpus) if row.status else None
