@@ -186,13 +186,17 @@ async def suspects(tx: AsyncSession, silent_before: datetime, idle_before: datet
 
 
 async def reporting(tx: AsyncSession, silent_before: datetime) -> tuple[int, int]:
-    """Count running instances whose agent ever reported, and those that are unresponsive since before then."""
+    """Count running instances whose agent ever reported, and those that are unresponsive since before then.
+
+    One that its cloud stopped or lost is silent for that reason, which says nothing about check-ins.
+    """
     of_running = (
         select(func.count())
         .select_from(Node)
         .join(Instance, Instance.id == Node.instance_id)
         .join(Session, Session.id == Node.session_id)
         .where(Session.state == SessionState.RUNNING, Instance.state == InstanceState.LIVE, Node.at.is_not(None))
+        .where(Instance.trouble_at.is_(None))
     )
     silent = of_running.where(Node.at <= silent_before)
     return await tx.scalar(of_running) or 0, await tx.scalar(silent) or 0
