@@ -175,7 +175,7 @@ COMMANDS: Mapping[str, CommandEntry] = MappingProxyType(
             stop=_entry("Stop a session's machine.", "POST /sessions/{session}/stop", at="commands.session"),
             start=_entry("Start a stopped machine.", "POST /sessions/{session}/start", at="commands.session"),
             grace=_entry(
-                "Wait for a machine that stopped working, replace it, or give it up.",
+                "Wait for a machine in grace, replace it, or give it up.",
                 "POST /sessions/{session}/grace",
                 at="commands.session",
             ),

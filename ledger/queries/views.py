@@ -73,6 +73,8 @@ class RequestView:
     migration: Migration | None = None
     #: The approvals in advance that are neither used nor revoked.
     in_advance: tuple[AdvanceApproval, ...] = ()
+    #: The machine of its session that stopped working and is kept; None where there is none.
+    grace: GraceRow | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +165,7 @@ async def request_view(tx: AsyncSession, request_id: str) -> RequestView:
         await tx.get(WaitLimits, request.id) if request.job.may_wait else None,
         await last_migration_of(tx, session.id, request.id) if session is not None else None,
         tuple(await open_advances(tx, request.id)) if request.job.may_wait else (),
+        (await graces_of_sessions(tx, [session.id])).get(session.id) if session is not None else None,
     )
 
 

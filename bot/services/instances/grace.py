@@ -322,7 +322,7 @@ async def replace(ctx: Context, tx: Tx, grace: GraceRow, row: Instance, session:
 async def _recovered(ctx: Context, tx: Tx, grace: GraceRow, row: Instance, session: Session, now: datetime) -> bool:
     """End a grace whose machine works again, or stop the machine, so that its disk stays, where it was replaced."""
     if row.wanted == PowerAction.STOP:
-        return False
+        return await _stop_that_takes_too_long(ctx, tx, grace, row, session, now)
     if grace.replaced and (await instances_of_session(tx, session.id))[-1].id != row.id:
         return await _set_aside(ctx, tx, grace, row, session, now)
     if row.wanted == PowerAction.START:
@@ -335,6 +335,19 @@ async def _recovered(ctx: Context, tx: Tx, grace: GraceRow, row: Instance, sessi
         text = f"Your session {session.short_id} at {row.cloud} works again. Waiting cost {usd(spent_usd)}."
         await direct_messages.notify_owner(tx, ctx.policy, now, session, subject=f"{grace.id}/works-again", text=text)
     return True
+
+
+async def _stop_that_takes_too_long(
+    ctx: Context, tx: Tx, grace: GraceRow, row: Instance, session: Session, now: datetime
+) -> bool:
+    """End a machine beside its replacement that its cloud doesn't stop: the approval doesn't cover two that work."""
+    plight = await plight_of(ctx, tx, grace, row, session, now)
+    if not grace.replaced or plight.spent_usd <= plight.limit_usd:
+        return False
+    note_not_kept(tx, row, plight, now)
+    said = f"{row.cloud} didn't stop it, and its replacement runs."
+    await end_announced(ctx, tx, row, EndReason.STOPPED_THERE, said, now)
+    return await close(ctx, tx, grace, row, GraceOutcome.TOO_DEAR, now)
 
 
 async def _set_aside(ctx: Context, tx: Tx, grace: GraceRow, row: Instance, session: Session, now: datetime) -> bool:

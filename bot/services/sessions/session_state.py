@@ -33,13 +33,13 @@ def words(view: SessionView) -> str:
         return state_words(session.state)
     if grace is not None and grace.replaced and grace.instance_id != row.id:
         return "launching a replacement" if row.reachable_at is None else state_words(session.state)
-    problem = _problem(row, grace)
-    if not problem:
+    wrong = problem(row, grace)
+    if not wrong:
         return state_words(session.state)
-    return f"{problem}, in grace" if grace is not None else problem
+    return f"{wrong}, in grace" if grace is not None else wrong
 
 
-def _problem(row: Instance, grace: GraceRow | None) -> str:
+def problem(row: Instance, grace: GraceRow | None) -> str:
     """Return what is wrong with a machine, in a few words; "" where nothing is."""
     if row.trouble_at is not None and row.status and row.state is InstanceState.LIVE:
         found = trouble(row.status, spot=bool(row.offer.get("spot")), other=row.other_gpus)

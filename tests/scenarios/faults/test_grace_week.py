@@ -115,7 +115,6 @@ async def one_day(w: World) -> None:
     for name in ("offline", "outbid", "job", "silent, ssh answers"):
         assert (rows[day.rows[name].id].status, rows[day.rows[name].id].wanted) == ("running", None), name
     # The rest of the day.
-    w.ctx.clock.now()
     for _ in range(22):
         await pass_time(w, 3 * STEP_S)
         w.clock.advance(1800)
@@ -123,6 +122,7 @@ async def one_day(w: World) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 async def test_a_week_with_every_trouble_once_a_day(sqlite_db: Database, clock: SteppedClock) -> None:
     async with checked_world(sqlite_db, clock) as w, listening(w):
         w.tune(price_tolerance=Decimal(3), replacements=0)

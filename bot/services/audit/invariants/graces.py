@@ -31,7 +31,7 @@ JUDGED = frozenset(
     }
 )
 #: How long a rate may have changed before the next pass sees it.
-UNSEEN = timedelta(minutes=5)
+UNSEEN = timedelta(minutes=10)
 
 
 def check(books: Books, now: datetime) -> list[Violation]:
