@@ -95,6 +95,8 @@ class Capabilities:
     ends_itself: bool = False
     #: The page on which people see an instance and what it left: parts of its id, split at `/`, fill the places.
     page_url: str = ""
+    #: Where its credit is paid; "" where it has none, or nobody knows.
+    pay_page: str = ""
     #: Whether root finds /dev/fuse on its machines: virtual machines have it, rented containers do not.
     fuse: bool = False
     #: A create hands over one program (`onstart`) with a timeout, and its end is the end of the instance.

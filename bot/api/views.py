@@ -10,6 +10,7 @@ from bot.api.schemas.sessions import (
     AgentOut,
     DiskOut,
     GpuCheckOut,
+    GraceOut,
     JobOut,
     LoginOut,
     MigrationOut,
@@ -31,7 +32,6 @@ from bot.rules.values.waiting_text import LOOKS, waits_for
 from bot.services.approvals import terms
 from bot.services.billing.metering import cost_now
 from bot.services.billing.true_up import Range
-from bot.services.checkpoints.hold import disk_rate
 from bot.services.grants import amendments
 from bot.services.market.codec import completeness_of_quote, hold_line, offer_from_json, outlook_of, parts_line
 from bot.services.migrations.messages import progress
@@ -42,6 +42,7 @@ from bot.services.nodes.ports import ports_of
 from bot.services.nodes.views import agent_view
 from bot.services.runtime import recovery_mode
 from bot.services.runtime.context import Context
+from bot.services.sessions import session_state as states
 from bot.services.sessions.lost_machine import lost_machine
 from ledger.kernel.checkpoint_step import WAITS
 from ledger.kernel.states import LIVE_SESSION, OPEN_INSTANCE, RequestState, SessionState
@@ -158,7 +159,7 @@ def session_out(
         shared_with_names=[ctx.names.of(ctx.policy, ref) or ref for ref in view.shared_with],
         cloud=row.cloud if row else None,
         price_usd_h=view.price_usd_h if row else None,
-        now_usd_h=_now_usd_h(view) if live else None,
+        now_usd_h=states.now_usd_h(view) if live else None,
         cost_usd=cost_now(ctx, view, now),
         running_usd=cost_now(ctx, view, now) - view.accrued_usd,
         low_usd=between[0] if between else None,
@@ -168,6 +169,8 @@ def session_out(
         ran_s=seconds_run(session, session.ended_at or now),
         status=row.status if row else "",
         lost_machine=lost_machine(view),
+        state_text=states.words(view),
+        grace=_grace(view, now) if live and view.grace is not None else None,
         ends_early_at=session.early_end_at if live else None,
         ends_early_because=(session.early_end_reason or "") if live else "",
         end_waits_because=(row.gate_note or "") if row is not None and row.checkpoint_step in WAITS else "",
@@ -189,13 +192,10 @@ def session_out(
     )
 
 
-def _now_usd_h(view: SessionView) -> Decimal | None:
-    """Return what an hour of a session costs now: its disk alone while its machine is stopped."""
-    if view.disk is not None:
-        return view.disk.price_usd_h
-    if view.instance is None:
+def _grace(view: SessionView, now: datetime) -> GraceOut | None:
+    if view.grace is None:
         return None
-    return disk_rate(view.instance) if view.session.state is SessionState.STOPPED else view.price_usd_h
+    return GraceOut.of(view.grace, line=states.grace_line(view.grace, now))
 
 
 def _terms(ctx: Context, view: SessionView) -> Terms:

@@ -174,6 +174,11 @@ COMMANDS: Mapping[str, CommandEntry] = MappingProxyType(
             ),
             stop=_entry("Stop a session's machine.", "POST /sessions/{session}/stop", at="commands.session"),
             start=_entry("Start a stopped machine.", "POST /sessions/{session}/start", at="commands.session"),
+            grace=_entry(
+                "Wait for a machine in grace, replace it, or give it up.",
+                "POST /sessions/{session}/grace",
+                at="commands.session",
+            ),
             restart=_entry("Restart a machine in place.", "POST /sessions/{session}/restart", at="commands.session"),
             shutdown=_entry("End a session.", "DELETE /sessions/{session}", at="commands.session"),
             ssh_key=_entry(

@@ -18,6 +18,7 @@ from bot.services.notifications.request_message import show_again
 from bot.services.runtime.commands import (
     AddKey,
     AnswerCheckpointHold,
+    AnswerGrace,
     Cancel,
     Decide,
     Extend,
@@ -26,13 +27,14 @@ from bot.services.runtime.commands import (
     Reply,
     Terminate,
 )
-from bot.services.sessions import extension, idle_termination, service, transfer
+from bot.services.sessions import extension, grace_answers, idle_termination, service, transfer
 from bot.slack import browsing, commands, forms, key_command, modals, offer_dialog, provision_form
 from bot.slack.blocks.elements import code, safe
 from bot.slack.blocks.inventory import BROWSE
 from bot.slack.blocks.offer_terms import card_amounts, choices, shown_option
 from bot.slack.blocks.private_answer import answer
 from bot.slack.blocks.session.checkpoint_hold import LET_GO, SAVED
+from bot.slack.blocks.session.instance_failed import GRACE_CHOICES
 from bot.slack.blocks.session.session_ready_and_ended import KEEP_HOURS
 from bot.slack.blocks.session.transfer import ACCEPT, DECLINE
 from bot.slack.handler_context import HandlerContext, HandlerJob
@@ -102,6 +104,8 @@ async def _about_session(handler: HandlerContext, job: HandlerJob, verb: str) ->
         return await extension.extend(ctx, keep)
     if verb == "spare":
         return await idle_termination.keep_running(ctx, KeepRunning(session, facts, seen_end_s=seen_s))
+    if verb in GRACE_CHOICES:
+        return await grace_answers.answer(ctx, AnswerGrace(session, facts, GRACE_CHOICES[verb], seen_s))
     if verb in (ACCEPT, DECLINE):
         session, _, offer = job.message.value.partition("/")
         answered = transfer.AnswerOffer(session, facts.actor, accept=verb == ACCEPT, offer=offer)

@@ -39,6 +39,7 @@ from ledger.kernel.states import NotificationKind, NotificationState, RequestSta
 from ledger.models import Instance, Notification, Orphan, Request, Session, Transfer
 from ledger.queries.journal import moves_of
 from ledger.queries.lookups import session_of, waiting_extensions
+from ledger.queries.runs.graces import newest_grace
 from ledger.queries.views import RequestView, SessionView, request_view, session_view
 from providers.capabilities import Capabilities
 
@@ -305,15 +306,20 @@ async def _session_interrupted(ctx: Context, settings: SlackSettings, row: Notif
             raise LookupError(f"there is no instance {row.subject}")
         view = await request_view(tx, session.request_id)
         orphan = await tx.get(Orphan, orphan_id) if orphan_id else None
+        last = await newest_grace(tx, instance_id)
         own = row.destination == await slack_user(tx, ctx.policy, session.owner)
     if orphan is not None:
         message = instance_failed.found(session, instance, orphan, own=own)
     else:
         given_up = given_up_at(instance.trouble_at, ctx.timing.broken_grace_s) if instance.trouble_at else None
         newest = view.instances[-1] if view.instances else None
-        message = instance_failed.interrupted(view.request, session, instance, newest, given_up, own=own)
+        grace = last if last is not None and last.ended_at is None else None
+        message = instance_failed.interrupted(
+            view.request, session, instance, newest, given_up, own=own, grace=grace, now=ctx.clock.now()
+        )
     shown = Shown(message, row.destination) if own else await _in_thread(ctx, settings, row, view, message)
-    return replace(shown, edits=session_ready_and_ended.is_over(session))
+    # What became of a machine in grace edits the message that asked about it.
+    return replace(shown, edits=last is not None or session_ready_and_ended.is_over(session))
 
 
 async def _orphan_found(ctx: Context, settings: SlackSettings, row: Notification) -> Shown:

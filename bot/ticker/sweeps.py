@@ -9,8 +9,10 @@ from bot.services.billing import metering, rollup, shared_ledger, true_up
 from bot.services.budgets import open_spend
 from bot.services.checkpoints import resume
 from bot.services.instances import (
+    account_incidents,
     cleanup,
     gpu_checks,
+    grace,
     launch,
     node_sets,
     operator_reminders,
@@ -110,6 +112,8 @@ def jobs(ctx: Context, messenger: Messenger | None, recover: Recover | None) -> 
         ScheduledJob("deadlines", lambda: expiration.deadlines_due(ctx), tick_s, (hints.sessions,)),
         ScheduledJob("drift", lambda: overspend.overspend_due(ctx), overspend.LOOK_S, (hints.spend,), drain=False),
         ScheduledJob("agents", lambda: idle_termination.idle_terminations_due(ctx), liveness.LOOK_S, drain=False),
+        ScheduledJob("accounts", lambda: account_incidents.accounts_due(ctx), account_incidents.LOOK_S, drain=False),
+        ScheduledJob("graces", lambda: grace.graces_due(ctx), grace.LOOK_S, bought, drain=False),
         ScheduledJob("shared-queues", lambda: shared_queues.shared_queues_due(ctx), shared_queues.LOOK_S, drain=False),
         ScheduledJob(
             "overlooked", lambda: operator_reminders.operator_reminders_due(ctx), operator_reminders.LOOK_S, drain=False

@@ -107,6 +107,8 @@ class JobRequest:
     #: From when on, and until when, it looks for offers; as they were written, such as `20:00`.
     start_at: str | None = None
     wait_until: str | None = None
+    #: For how many seconds its machine may idle before it ends, even while its command runs; None: nobody wrote that.
+    idle_s: int | None = None
 
     #: The network volume that a machine gets: the name that its owner gave it, and the session that it belongs to.
     volume: str | None = None

@@ -24,6 +24,7 @@ from ledger.models.costs import (
     Unrolled,
     UnsettledSpend,
 )
+from ledger.models.graces import GraceRow
 from ledger.models.jobs import CommandClaim, CommandResult, ResumePoint
 from ledger.models.journal import (
     Event,
@@ -73,6 +74,7 @@ __all__ = [
     "EventOrder",
     "ExternalCost",
     "Facet",
+    "GraceRow",
     "GrantRow",
     "Inbox",
     "Instance",

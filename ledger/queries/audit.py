@@ -17,6 +17,7 @@ from ledger.models import (
     CommandResult,
     Event,
     EventOrder,
+    GraceRow,
     GrantRow,
     Inbox,
     Instance,
@@ -61,6 +62,7 @@ class Books:
     results: tuple[CommandResult, ...] = ()
     claims: tuple[CommandClaim, ...] = ()
     resume_points: tuple[ResumePoint, ...] = ()
+    graces: tuple[GraceRow, ...] = ()
 
     def rows(self) -> Iterator[Any]:
         """Yield every row of every table."""
@@ -97,6 +99,7 @@ async def read_books(db: Database) -> Books:
             await table(CommandResult),
             await table(CommandClaim),
             await table(ResumePoint),
+            await table(GraceRow),
         )
 
 

@@ -62,6 +62,12 @@ async def billable_instances(tx: AsyncSession, instance_ids: Sequence[str]) -> l
     return [BilledInstance._make(row) for row in rows]
 
 
+async def billed_rows(tx: AsyncSession) -> list[BilledInstance]:
+    """Return the rows for which a cloud may be billing, with what an hour of each costs."""
+    rows = await tx.execute(select(*BILLED_COLUMNS).where(Instance.state.in_(BILLABLE_INSTANCE)).order_by(Instance.id))
+    return [BilledInstance._make(row) for row in rows]
+
+
 async def lock_billable(tx: AsyncSession, instance_ids: Sequence[str]) -> list[BilledInstance]:
     """Lock the families of these rows, and read the rows that a cloud may still be billing."""
     await lock_families(tx, instance_ids)

@@ -17,6 +17,7 @@ from ledger.kernel.job import JobRequest
 from ledger.kernel.states import InstanceState, SessionState
 from ledger.kernel.steps.migration_step import OVER, MigrationStep
 from ledger.models import Instance, Mark, Migration, Node, Request, Session
+from ledger.queries.runs.graces import IS_REPLACED
 
 #: Check-ins are taken from an agent whose instance is in one of these: none comes from an instance that is gone.
 _I = InstanceState
@@ -177,7 +178,7 @@ async def suspects(tx: AsyncSession, silent_before: datetime, idle_before: datet
         .join(Instance, Instance.session_id == Session.id)
         .join(Node, Node.instance_id == Instance.id)
         .where(Session.state == SessionState.RUNNING, Instance.state == InstanceState.LIVE)
-        .where(func.coalesce(Instance.node_rank, 0) == 0, Session.dealt_commands == 0)
+        .where(func.coalesce(Instance.node_rank, 0) == 0, Session.dealt_commands == 0, ~IS_REPLACED)
         .where(
             or_(
                 Node.at <= silent_before,
@@ -192,13 +193,17 @@ async def suspects(tx: AsyncSession, silent_before: datetime, idle_before: datet
 
 
 async def reporting(tx: AsyncSession, silent_before: datetime) -> tuple[int, int]:
-    """Count running instances whose agent ever reported, and those that are unresponsive since before then."""
+    """Count running instances whose agent ever reported, and those that are unresponsive since before then.
+
+    One that its cloud stopped or lost is silent for that reason, which says nothing about check-ins.
+    """
     of_running = (
         select(func.count())
         .select_from(Node)
         .join(Instance, Instance.id == Node.instance_id)
         .join(Session, Session.id == Node.session_id)
         .where(Session.state == SessionState.RUNNING, Instance.state == InstanceState.LIVE, Node.at.is_not(None))
+        .where(Instance.trouble_at.is_(None))
     )
     silent = of_running.where(Node.at <= silent_before)
     return await tx.scalar(of_running) or 0, await tx.scalar(silent) or 0
@@ -252,12 +257,15 @@ async def due_for_key(tx: AsyncSession, looked_before: datetime, limit: int) -> 
 
 
 async def due_for_login(tx: AsyncSession, now: datetime, limit: int) -> list[Instance]:
-    """List instances that were never ready, whose SSH server answered, and that nobody is logged in to for a check."""
+    """List instances that were never ready, whose SSH server answered, and that nobody is logged in to for a check.
+
+    One that was launched after its session was ready is the replacement of a machine in grace.
+    """
     query = (
         select(Instance)
         .join(Session, Session.id == Instance.session_id)
         .where(Instance.state == InstanceState.LIVE, Instance.reachable_at.is_(None))
-        .where(or_(Session.ready_at.is_(None), Session.dealt_commands > 0))
+        .where(or_(Session.ready_at.is_(None), Session.dealt_commands > 0, Instance.created_at > Session.ready_at))
         .where(Instance.login_key.is_not(None), Instance.host_key_at.is_not(None), Instance.ssh_host.is_not(None))
         .where(Instance.status == "running", _may_log_in(now))
         .order_by(Instance.live_at, Instance.id)

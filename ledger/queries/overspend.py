@@ -17,6 +17,7 @@ from ledger.kernel.request_kind import ABOUT_SESSION, RequestKind
 from ledger.kernel.states import InstanceState, RequestState, SessionState
 from ledger.models import Approval, GrantRow, Instance, Node, Option, Quote, Request, Session
 from ledger.queries.metering import BILLED_COLUMNS, Billable, BilledInstance
+from ledger.queries.runs.graces import IS_REPLACED
 from ledger.queries.session_costs import NOTHING, Booked, booked_of, extension_caps
 
 
@@ -99,6 +100,7 @@ class RunningInstance(Generic[Row]):
 _RUNS: Sequence[Any] = (
     Session.deadline.is_not(None),
     Instance.wanted.is_(None),
+    ~IS_REPLACED,
     or_(
         and_(Session.state == SessionState.RUNNING, Instance.state == InstanceState.LIVE),
         and_(

@@ -19,6 +19,7 @@ from ledger.models import (
     AdvanceApproval,
     Approval,
     Disk,
+    GraceRow,
     GrantRow,
     Instance,
     Migration,
@@ -37,6 +38,7 @@ from ledger.queries.lookups import current_quote, open_advances, override_of, se
 from ledger.queries.nodes import nodes_of
 from ledger.queries.orphans import unknown_instances
 from ledger.queries.retained_disks import open_disks
+from ledger.queries.runs.graces import graces_of_sessions
 from ledger.queries.runs.migrations import last_migration_of, migrations_of
 from ledger.queries.session_costs import NOTHING, Booked, booked_of, extension_caps
 
@@ -71,6 +73,8 @@ class RequestView:
     migration: Migration | None = None
     #: The approvals in advance that are neither used nor revoked.
     in_advance: tuple[AdvanceApproval, ...] = ()
+    #: The machine of its session that stopped working and is kept; None where there is none.
+    grace: GraceRow | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +107,8 @@ class SessionView:
     ended_commands: tuple[int, int] = (0, 0)
     #: From which checkpoint a replacement continues, and how much work is lost; "" where nothing was replaced.
     resumed: str = ""
+    #: The machine of it that stopped working and is kept; None where there is none.
+    grace: GraceRow | None = None
 
     @property
     def price_usd_h(self) -> Decimal:
@@ -160,6 +166,7 @@ async def request_view(tx: AsyncSession, request_id: str) -> RequestView:
         await tx.get(WaitLimits, request.id) if request.job.may_wait else None,
         await last_migration_of(tx, session.id, request.id) if session is not None else None,
         tuple(await open_advances(tx, request.id)) if request.job.may_wait else (),
+        (await graces_of_sessions(tx, [session.id])).get(session.id) if session is not None else None,
     )
 
 
@@ -242,6 +249,8 @@ def _machines(
     """Return by session the machine that stands for it, and the further ones that it has at the same time."""
     sharing = {s.id for s in sessions if s.dealt_commands}
     newest = {i.session_id: i for i in rows if not i.node_rank}
+    # A replacement that failed leaves the machine before it, which is kept in grace.
+    newest |= {i.session_id: i for i in rows if not i.node_rank and i.state in OPEN_INSTANCE}
     # Of the machines that share a queue any may end first, so the first open one stands for them.
     newest |= {i.session_id: i for i in reversed(rows) if i.session_id in sharing and i.state in OPEN_INSTANCE}
     further: defaultdict[str, list[Instance]] = defaultdict(list)
@@ -277,6 +286,7 @@ async def views_of_sessions(tx: AsyncSession, sessions: Sequence[Session]) -> li
     disks = {disk.session_id: disk for disk in await open_disks(tx, still)} if still else {}
     unknown, shared = await unknown_instances(tx), await shared_with(tx, request_ids)
     moves = await migrations_of(tx, ids)
+    graces = await graces_of_sessions(tx, ids)
     replaced = [row.id for key, row in newest.items() if key in grants and grants[key].kind == GrantKind.REPLACE]
     resumed = await resume_sentences(tx, replaced) if replaced else {}
     found = []
@@ -305,6 +315,7 @@ async def views_of_sessions(tx: AsyncSession, sessions: Sequence[Session]) -> li
                 others=tuple((one, every.get(one.id, NOTHING)) for one in others),
                 ended_commands=ended.get(s.id, (0, 0)),
                 resumed=resumed.get(row.id, "") if row else "",
+                grace=graces.get(s.id),
             )
         )
     return found

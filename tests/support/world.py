@@ -20,7 +20,7 @@ from bot.services.audit import invariants
 from bot.services.billing import metering, rollup
 from bot.services.checkpoints import resume
 from bot.services.grants.amendments import amended_terms
-from bot.services.instances import gpu_checks, node_sets, operator_reminders, reconcile
+from bot.services.instances import account_incidents, gpu_checks, grace, node_sets, operator_reminders, reconcile
 from bot.services.market import host_history
 from bot.services.market.catalog import Catalog
 from bot.services.nodes import key_writes
@@ -199,6 +199,7 @@ class World:
             done += await transfer.transfers_due(self.ctx)
             done += await shared_queues.shared_queues_due(self.ctx)
             await resume.resumes_due(self.ctx)
+            done += await grace.graces_due(self.ctx) + await account_incidents.accounts_due(self.ctx)
         for cloud in await self._worth_a_look():
             if not again or self.looked.get(cloud, True):
                 self.looked[cloud] = (await reconcile.observe(self.ctx, cloud)).urgent
@@ -396,5 +397,4 @@ async def checked_world(db: Database, clock: SteppedClock, *, heal: bool = False
 
 
 def _must_be_empty(violations: list[str]) -> None:
-    if violations:
-        raise AssertionError("\n".join(violations))
+    assert not violations, "\n".join(violations)

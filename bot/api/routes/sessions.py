@@ -15,7 +15,7 @@ from bot.api.problems import FieldProblem, ProblemRaised
 from bot.api.routes.requests import ID, Cursor, Limit, done, found
 from bot.api.schemas.base import Done, Page
 from bot.api.schemas.queue import QueueCommandOut, QueueResultsOut
-from bot.api.schemas.sessions import DoneIn, ExtendIn, LoginOut, LogOut, MigrateIn, NodeTokenOut, SessionOut
+from bot.api.schemas.sessions import DoneIn, ExtendIn, GraceIn, LoginOut, LogOut, MigrateIn, NodeTokenOut, SessionOut
 from bot.api.streams import CountedStream, count_one
 from bot.api.views import login_out, session_out
 from bot.rules.approvals.decision import DeciderFacts
@@ -33,9 +33,9 @@ from bot.services.billing.true_up import ranges
 from bot.services.instances import power
 from bot.services.migrations.start import Migrate, migrate
 from bot.services.nodes import login, machine_logs, node_api
-from bot.services.runtime.commands import Extend, Reply, Switch, Terminate
+from bot.services.runtime.commands import AnswerGrace, Extend, Reply, Switch, Terminate
 from bot.services.runtime.commands import FinishSession as WorkDone
-from bot.services.sessions import extension, queue_results, service
+from bot.services.sessions import extension, grace_answers, queue_results, service
 from ledger.kernel.job import volume_of
 from ledger.models import Session
 from ledger.queries.views import session_view, sessions_page
@@ -221,6 +221,14 @@ async def work_done(deps: Deps, who: SessionOwner, session: SessionParam, body: 
     preserve = body.storage == "preserve"
     command = WorkDone(row.id, DeciderFacts(who.actor), succeeded=body.succeeded, preserve=preserve)
     return done(await service.done(deps.ctx, command), url=f"/api/v1/sessions/{row.id}")
+
+
+@router.post("/sessions/{session}/grace", status_code=202, responses=refusals(404, 409))
+async def grace(deps: Deps, who: SessionOwner, session: SessionParam, body: GraceIn) -> Done:
+    """Choose what happens to the session's machine that stopped working and is kept: wait, replace or give_up."""
+    row = await session_named(deps, who, session)
+    command = AnswerGrace(row.id, DeciderFacts(who.actor), body.choice)
+    return done(await grace_answers.answer(deps.ctx, command), url=f"/api/v1/sessions/{row.id}")
 
 
 @router.post("/sessions/{session}/stop", status_code=202, responses=refusals(404, 409))

@@ -16,6 +16,7 @@ from bot.services.market.offer_fields import GpuCount, GpuName, Id, MaybePricePe
 from ledger.kernel.job_state import JobState
 from ledger.kernel.ports import PortProtocol
 from ledger.kernel.states import SessionState
+from ledger.kernel.steps.grace import AtRisk, Cause, GraceChoice
 from ledger.kernel.steps.migration_step import MigrationStep
 
 
@@ -192,6 +193,21 @@ class DiskOut(Out):
     until: fields.Until
 
 
+class GraceOut(Out):
+    """A machine that stopped working and is kept, because waiting is cheap and something on it would be lost."""
+
+    code: str = Field(description="Why it would end, as a stable code.", examples=["outbid"])
+    cause: Cause = Field(description="Whose cause it is.")
+    at_risk: AtRisk = Field(description="What its end would destroy.")
+    since: fields.Since
+    until: fields.Until
+    usd_h: Decimal = Field(description="Dollars per hour while it waits.")
+    limit_usd: Decimal = Field(description="The most that waiting may cost, in dollars.")
+    choice: GraceChoice | None = optional("What somebody chose for it: wait, replace or give_up.")
+    replaced: bool = optional("True where a replacement runs beside it, so that only its disk is kept.", False)
+    line: str = Field(description="The same in one sentence, with what it has cost.")
+
+
 class SessionOut(Out):
     """A session. `cost_usd` is what it has cost so far; `deadline` is its approved end.
 
@@ -231,6 +247,8 @@ class SessionOut(Out):
     end_reason: str = Field(description="Why it ended, in words.")
     status: str = Field(description="Its state in words.")
     lost_machine: str = optional("Why it has no machine now and what follows, after its machine was lost.", "")
+    state_text: str = optional("How it is, as lists show it: running, outbid, in grace.", "")
+    grace: GraceOut | None = optional("Its machine that stopped working and is kept; null where there is none.")
     ends_early_at: datetime | None = optional(
         "An end before the approved one that was announced; null when there is none."
     )
@@ -317,3 +335,9 @@ class RunOut(Out):
     predicted_tokens_s: Decimal = Field(description="Tokens per second as predicted at that time.")
     stated: StatedRateOut | None = optional("What a plan stated just before, corrected by the runs before this one.")
     by_itself: bool = optional("Whether it was recorded when its session ended, from its agent's reports.", False)
+
+
+class GraceIn(In):
+    """What happens to a machine in grace."""
+
+    choice: GraceChoice = Field(description="wait, replace (its disk stays) or give_up.")

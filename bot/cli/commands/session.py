@@ -22,6 +22,7 @@ from bot.cli.terminal.views import end_question, session_details, session_histor
 from bot.rules.grammar.commands import DONE_WORDS
 from bot.rules.values.text_table import TextReport
 from ledger.kernel.states import ENDABLE_SESSION, SessionState
+from ledger.kernel.steps.grace import GraceChoice
 
 
 class _ShowsByDefault(TyperGroup):
@@ -177,6 +178,28 @@ def start(session: Named, idempotency_key: IdempotencyKey = "", as_json: Json = 
 def restart(session: Named, idempotency_key: IdempotencyKey = "", as_json: Json = False) -> None:
     """Restart the session's machine in place."""
     _done(f"/sessions/{plain_id(session, 'sessions')}/restart", {}, idempotency_key, as_json=as_json)
+
+
+@app.command()
+def grace(
+    session: Named,
+    choice: Annotated[str, typer.Argument(help="wait, replace (its disk stays) or give-up.")],
+    yes: Yes = False,
+    as_json: Json = False,
+) -> None:
+    """Decide about a machine that stopped working and is kept: wait for it, replace it, or give it up."""
+    named, said = plain_id(session, "sessions"), choice.lower().replace("-", "_")
+    if said not in set(GraceChoice):
+        fail(f'"{choice[:40]}" is not wait, replace or give-up.', 2)
+    question = end_question if said == GraceChoice.GIVE_UP else _no_question
+    body = {"choice": said}
+    _asked(
+        named, question, ENDABLE_SESSION, lambda api: api.post(f"/sessions/{named}/grace", body), yes, as_json=as_json
+    )
+
+
+def _no_question(_one: SessionOut) -> str:
+    return ""
 
 
 @app.command()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from bot.cli.pages import api, clouds, codes, commands, schemas, settings, words
+from bot.cli.pages import api, clouds, codes, commands, schemas, settings, unplanned_ends, words
 
 #: File name under `docs/` → the function that writes it.
 PAGES: Mapping[str, Callable[[], str]] = MappingProxyType(
@@ -17,6 +17,7 @@ PAGES: Mapping[str, Callable[[], str]] = MappingProxyType(
         "grammar.md": words.grammar,
         "ids.md": words.ids,
         "capabilities.md": clouds.page,
+        "unplanned-ends.md": unplanned_ends.page,
         **clouds.pages(),
         "api.md": api.page,
         "cli.md": commands.page,

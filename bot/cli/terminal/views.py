@@ -14,7 +14,7 @@ from bot.cli.terminal.wording import exact, when
 from bot.rules.instances.checked_gpus import CheckedGpus
 from bot.rules.values.job_text import machine
 from bot.rules.values.phrases import brief, hours, place_name, rate, retained_disk, unreconciled, usd
-from bot.rules.values.state_text import LOST_MACHINE, state_words, words_of
+from bot.rules.values.state_text import state_words, words_of
 from bot.rules.values.text_table import TextReport, TextTable
 from ledger.kernel.end_reason import END_LABELS
 from ledger.kernel.ids import short_id
@@ -170,7 +170,7 @@ def _ran(one: SessionOut) -> str:
 
 def state_of(one: SessionOut) -> str:
     """Write a session's state as a person says it."""
-    return LOST_MACHINE if one.lost_machine else state_words(one.state)
+    return one.state_text or state_words(one.state)
 
 
 def situation(one: RequestOut, session: SessionOut | None) -> str:
@@ -203,7 +203,8 @@ def session_details(one: SessionOut) -> TextReport:
     cost = f"{usd(one.cost_usd)} {'in all' if one.ended_at else 'so far'}"
     # A stopped machine costs its disk alone, which a sentence below says.
     alone = one.state == SessionState.STOPPED and one.now_usd_h is not None
-    rate_said = f"{_rate(one.now_usd_h)} (its disk)" if alone else _rate(one.price_usd_h)
+    now_usd_h = one.now_usd_h if one.now_usd_h is not None else one.price_usd_h
+    rate_said = f"{_rate(one.now_usd_h)} (its disk)" if alone else _rate(now_usd_h)
     price = "" if one.disk or one.lost_machine else f" for {rate_said}"
     said = [f"{gpus} at {one.cloud}{price}; {cost}." if one.cloud else gpus]
     if one.shared_with:
@@ -218,6 +219,8 @@ def session_details(one: SessionOut) -> TextReport:
         said.append(f"It ends earlier, {when(one.ends_early_at)}: {one.ends_early_because}")
     if one.end_waits_because:
         said.append(f"Its end waits. {one.end_waits_because}")
+    if one.grace:
+        said.append(f"{one.grace.line} To decide: `gpu-shopper grace {short_id(one.request_id)} wait|replace|give-up`")
     if one.disk:
         said.append(retained_disk(one.disk.price_usd_h, one.disk.until))
     # Nothing answers on a machine that is stopped or about to be gone.

@@ -131,6 +131,9 @@ class JobDocument(_Strict):
     available: Said | None = Field(
         default=None, description="For how long the cloud must expect the offer to be there: 24h, 3d."
     )
+    idle: Said | None = Field(
+        default=None, description="End it when it idles for so long, even while its command runs: 30m."
+    )
     offer: Text | None = Field(default=None, description="One offer of an inventory answer.", examples=["vast:123"])
     share: Annotated[list[Text], Field(max_length=10)] = Field(
         default=[],

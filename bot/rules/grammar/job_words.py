@@ -11,6 +11,7 @@ from typing import Any
 from bot.rules.grammar.access_words import read_ports, read_secrets, read_share
 from bot.rules.grammar.attempt_words import read_attempts, read_retry_codes
 from bot.rules.grammar.bad_word import BadWord, near, show
+from bot.rules.grammar.idle_word import read_idle
 from bot.rules.grammar.install_word import read_install
 from bot.rules.grammar.limit_words import read_available, read_nodes, read_reliability, read_total, read_version
 from bot.rules.grammar.profile_words import read_place, read_profile
@@ -61,6 +62,7 @@ MEMORY = r"(?:>=|<=)?\d{1,4}(?:gb|g)?(?:\+|-\d{1,4}(?:gb|g)?)?"
 REGION = r"[\w .-]{1,40}"
 IMAGE = r"[A-Za-z0-9][\w./:@-]{0,254}"
 _AN_IMAGE = "pytorch/pytorch:2.7.1-cuda12.8-cudnn9-devel"
+_A_REPO = "https://github.com/org/project@main"
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,14 +364,8 @@ WORDS: tuple[Word, ...] = (
     Word("queue", "COMMANDS", "Commands for one GPU each.", 'queue=\'["python a.py","python b.py"]\'', read_queue),
     Word("attempts", "NUMBER", "How often it is started at most.", "attempts=3", read_attempts, ("max-attempts",)),
     Word("retry-codes", "CODE[,CODE]", "After which exit codes only.", "retry-codes=75", read_retry_codes),
-    Word(
-        "repo",
-        "ADDRESS",
-        "The git repository to fetch first.",
-        "repo=https://github.com/org/project@main",
-        read_repo,
-        ("repository",),
-    ),
+    Word("idle", "TIME", "Ends when idle for so long, even with a command.", "idle=30m", read_idle),
+    Word("repo", "ADDRESS", "The git repository to fetch first.", f"repo={_A_REPO}", read_repo, ("repository",)),
     Word("config", "FILE", "What the command gets as --config.", "config=small.yaml", one("config", read_place)),
     Word("run-dir", "FOLDER", "What it gets as --run-dir.", "run-dir=runs/a", one("run_dir", read_place), ("run_dir",)),
     Word("install", "NAME", "The Python packages to install first.", "install=train", read_install, ("software",)),

@@ -14,7 +14,14 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from bot.rules.nodes.idleness import QuietSince, all_quiet_since, idle_said, quiet_after
-from bot.rules.nodes.machine_report import RUN, MachineReport, QueueCounts, activity_words, startup_changed
+from bot.rules.nodes.machine_report import (
+    RUN,
+    MachineReport,
+    QueueCounts,
+    StepOutcome,
+    activity_words,
+    startup_changed,
+)
 from bot.rules.nodes.queue_results import ReportedResult, taken_after
 from bot.rules.nodes.steady_rate import with_rate
 from bot.rules.policy.policy import Policy
@@ -242,6 +249,10 @@ class Watched:
     kept_running_until: datetime | None = None
     #: When the end of its job was recorded. A short job ends before its machine is ready, and counts from here on.
     job_ended_at: datetime | None = None
+    #: Whether a command that GPU Shopper started has not exited: that is work, however still its GPUs are.
+    has_running_job: bool = False
+    #: For how many seconds it may idle, as its requester wrote; None: as the policy says.
+    idle_s: int | None = None
 
 
 def early_end(policy: Policy, found: NodeStatus, watched: Watched, now: datetime) -> EarlyEnd | None:
@@ -267,17 +278,28 @@ def _idle(
     policy: Policy, found: NodeStatus, gpus_since: datetime, watched: Watched, known_from: datetime, now: datetime
 ) -> EarlyEnd | None:
     """Say that everything that counts for its work has rested for too long; None while it has not."""
+    if is_busy_otherwise(found) or (watched.has_running_job and watched.idle_s is None):
+        return None
     work = watched.workload
     quiet_from = all_quiet_since(policy, work, found.quiet_since, found.machine, gpus_since)
-    most_s = idle_limit_s(policy.idle_s, work)
+    most_s = watched.idle_s or idle_limit_s(policy.idle_s, work)
     if quiet_from is None or now - max(quiet_from, known_from) < timedelta(seconds=most_s):
         return None
     idle_from = max(quiet_from, known_from)
     said = (
         f"{idle_said(policy, work, found.quiet_since)} since {idle_from:%H:%M} UTC. "
-        f"The limit for {work or 'its work'} is {hours(Decimal(most_s) / 3600)}.{_last_report(found)}"
+        f"The limit for {'it' if watched.idle_s else work or 'its work'} is {hours(Decimal(most_s) / 3600)}."
+        f"{_last_report(found)}"
     )
     return _cut(policy, EndReason.IDLE, idle_from, said)
+
+
+def is_busy_otherwise(found: NodeStatus) -> bool:
+    """Whether a machine whose GPUs rest starts up, copies files, waits for its turn, or saves."""
+    steps = found.machine.steps if found.machine is not None else ()
+    failed = any(step.state is StepOutcome.FAILED for step in steps)
+    starting = not failed and any(step.state in (StepOutcome.WAITING, StepOutcome.RUNNING) for step in steps)
+    return starting or found.work in (Work.QUEUED, Work.SAVING)
 
 
 def _last_report(found: NodeStatus) -> str:

@@ -63,6 +63,8 @@ RANGES: Final[Mapping[str, Range]] = MappingProxyType(
         "checkpoint_hold_s": Range(60, 24 * 3600, "7200"),
         "checkpoint_operator_s": Range(0, 24 * 3600, "3600"),
         "checkpoint_disk_s": Range(0, 30 * 24 * 3600, "86400"),
+        "grace_usd": Range(0, _DOLLARS, "5"),
+        "runway_hours": Range(0, LONGEST_S / 3600, "12"),
         # A node reports every minute, and one that is late is not yet silent.
         "unresponsive_s": Range(300, LONGEST_S, "900"),
         "unresponsive_grace_s": _SECONDS,

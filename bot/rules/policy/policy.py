@@ -161,6 +161,14 @@ class Policy:
         "A machine is ready only after GPU Shopper logged in over SSH and found the GPUs that were bought. Off, for "
         "images whose SSH server is not a usual one: it is ready when the SSH server answers.",
     )
+    grace_usd: Decimal | None = setting(
+        None,
+        "The most that waiting may cost for a machine that stopped working while something on it would be lost. "
+        "None: 5% of the approved total, and at least $1. It is never more than the approval still covers.",
+    )
+    runway_hours: Decimal = setting(
+        Decimal(12), "Operators are notified when a cloud's balance pays for less than this of what runs there."
+    )
     end_when_unresponsive: bool = setting(
         True, "A session is ended when its machine's agent, having reported before, stops reporting."
     )

@@ -39,7 +39,8 @@ class Timing:
     )
     broken_grace_s: float = setting(
         600.0,
-        "A ready instance that fails, loses contact or is stopped by its cloud is ended if it is not back by then.",
+        "A ready instance that fails, loses contact or is stopped by its cloud is ended if it is not back by then, "
+        "unless it is kept in grace.",
         floor=120,
     )
     create_patience: float = setting(

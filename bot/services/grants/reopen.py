@@ -7,6 +7,7 @@ from decimal import Decimal
 
 from bot.services.grants import advances
 from bot.services.grants.reservations import release, void_grants
+from bot.services.grants.set_aside import return_to_grace
 from bot.services.notifications import end_of_session
 from bot.services.notifications.job_ended import record_waiting_job
 from ledger.core import Tx, amend, decide, move
@@ -32,10 +33,11 @@ async def reopen_request(tx: Tx, request_id: str, sentence: str, now: datetime) 
 
     `sentence` says why and stays on the message until the next decision. The session waits in QUEUED. Every machine
     that was rented for it, or may have been, counts as failed and is never offered for this request again. A set of
-    machines is not reopened: its other machines may run, and it ends (`node_sets`).
+    machines is not reopened: its other machines may run, and it ends (`node_sets`). Neither is one with a machine in
+    grace, which its session returns to.
     """
     request, session = await tx.get_one(Request, request_id), await session_of(tx, request_id)
-    if session is not None and session.nodes > 1:
+    if session is not None and (session.nodes > 1 or await return_to_grace(tx, session, sentence, now)):
         return
     rented = await instances_of_session(tx, session.id) if session else []
     failed = [row.machine_id for row in rented if row.machine_id and row.state is not InstanceState.REJECTED]

@@ -7,6 +7,7 @@ from decimal import Decimal
 
 from bot.rules.instances.failover import Failure, next_option, sent_again_at
 from bot.rules.market.ranking import RankedOption
+from bot.services.checkpoints.hold import left_usd
 from bot.services.grants import hours_used, issue, reopen, reservations
 from bot.services.market.codec import estimate_from_json, hold_hours, offer_from_json
 from bot.services.runtime.context import Context
@@ -17,7 +18,7 @@ from ledger.kernel.grant import GrantKind
 from ledger.kernel.states import InstanceState
 from ledger.models import Approval, GrantRow, Instance, Option, Request, Session
 from ledger.queries.lookups import instances_of_session, options_of, override_of
-from ledger.queries.session_costs import booked
+from ledger.queries.session_costs import booked, extension_cap
 from providers.errors import RateLimited
 
 #: End codes after which no replacement is launched: the machine may be fine, but its price is not.
@@ -65,14 +66,33 @@ async def replace(ctx: Context, tx: Tx, session_id: str, longer_usd: Decimal, no
     The new grant covers the dollars that the ended instance's grant, and its extensions (`longer_usd`), left over. It
     covers the hours that are left, too: the approved end stays where it was. Its create is one row like every other.
     """
-    rows = await instances_of_session(tx, session_id)
-    last = rows[-1]
+    last = (await instances_of_session(tx, session_id))[-1]
     used = await tx.get_one(GrantRow, last.grant_id)
-    request = await tx.get_one(Request, last.request_id, populate_existing=True)
     remaining = used.total_cap_usd + longer_usd - (await booked(tx, last)).usd
     session = await tx.get_one(Session, session_id, populate_existing=True)
-    if last.outcome_code in NEVER_REPLACED or remaining <= 0 or session.deadline is None or session.deadline <= now:
+    if last.outcome_code in NEVER_REPLACED:
         return False
+    return await _replace(ctx, tx, session, used, remaining, now)
+
+
+async def replace_beside(
+    ctx: Context, tx: Tx, session: Session, row: Instance, waiting_usd: Decimal, now: datetime
+) -> bool:
+    """Launch a replacement beside a machine that is kept, of which waiting may still cost `waiting_usd`.
+
+    What the machine has cost until now, and what it may cost from now on, is no part of the new grant. Extensions have
+    grants of their own, which stay in force.
+    """
+    used = await tx.get_one(GrantRow, row.grant_id)
+    remaining = await left_usd(ctx, tx, row, now) - await extension_cap(tx, session.id) - waiting_usd
+    return await _replace(ctx, tx, session, used, money.cap(remaining), now)
+
+
+async def _replace(ctx: Context, tx: Tx, session: Session, used: GrantRow, remaining: Decimal, now: datetime) -> bool:
+    """Grant a replacement with `remaining` dollars of the approval of `used`. False: nothing is left."""
+    if remaining <= 0 or session.deadline is None or session.deadline <= now:
+        return False
+    request = await tx.get_one(Request, used.request_id, populate_existing=True)
     option, _ = await _choose(ctx, tx, used, request)
     if option is None:
         return False
@@ -86,7 +106,7 @@ async def replace(ctx: Context, tx: Tx, session_id: str, longer_usd: Decimal, no
         GrantKind.REPLACE,
         request_id=request.id,
         approval_id=approval.id,
-        session_id=session_id,
+        session_id=session.id,
         price_cap_usd_h=used.price_cap_usd_h,
         total_cap_usd=remaining,
         hours=str(_hours_left(session.deadline - now, approval)),
@@ -94,7 +114,7 @@ async def replace(ctx: Context, tx: Tx, session_id: str, longer_usd: Decimal, no
         now=now,
     )
     await reservations.reserve(tx, grant, now)
-    await issue.intend(ctx, tx, request, session_id, grant, option, now, rest_usd)
+    await issue.intend(ctx, tx, request, session.id, grant, option, now, rest_usd)
     return True
 
 

@@ -1,4 +1,4 @@
-"""Notify people of an instance in trouble at once, and end one that does not recover."""
+"""Notify people of an instance in trouble at once, and keep it in grace or end it if it does not recover."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from bot.rules.instances.health import ended_sentence, given_up_at, other_gpus, trouble
 from bot.rules.values.phrases import hours as say_hours
+from bot.services.instances import grace
 from bot.services.instances.transitions import end_announced
 from bot.services.notifications.interruption import notify_interruption
 from bot.services.runtime.context import Context
@@ -15,6 +16,7 @@ from ledger.kernel.states import InstanceState
 from ledger.models import Instance
 from ledger.queries.lookups import Open
 from ledger.queries.nodes import node_of
+from ledger.queries.runs.graces import open_grace
 from providers.contract import InstanceStatus, NotSeen, ObservedInstance, Provider
 from providers.errors import ProviderError
 
@@ -34,11 +36,17 @@ async def watch(ctx: Context, row: Instance, item: ObservedInstance, now: dateti
     over = now >= given_up_at(since, grace_s)
     if not over and (row.trouble_at is not None or item.status in STARTING):
         return False
+    async with ctx.db.read() as tx:
+        if await open_grace(tx, row.id) is not None:
+            return False  # `grace.graces_due` looks at it.
+    facts = await grace.facts_of(ctx, row, now)
     async with ctx.db.write() as tx:
         fresh = await tx.get_one(Instance, row.id, populate_existing=True)
         if fresh.state is not InstanceState.LIVE:
             return True
-        if over:
+        not_kept = await grace.enter(ctx, tx, fresh, found, facts, now)
+        if not_kept is not None and over:
+            grace.note_not_kept(tx, fresh, not_kept, now)
             spent = say_hours(Decimal(int(grace_s)) / 3600)
             await end_announced(ctx, tx, fresh, found.code, ended_sentence(found, spent), now)
         else:

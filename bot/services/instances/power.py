@@ -31,13 +31,14 @@ from ledger.core import Claim, StaleMove, Tx, amend, claim, lock_family, move, r
 from ledger.kernel.actor import SYSTEM, Actor, ActorKind
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.grant import GrantKind
-from ledger.kernel.states import GrantState, InstanceState, SessionState
+from ledger.kernel.states import OPEN_INSTANCE, GrantState, InstanceState, SessionState
 from ledger.models import GrantRow, Instance, Request, Session
 from ledger.queries.journal import done_before, latest_events
 from ledger.queries.lookups import instances_of_session, open_starts
 from ledger.queries.metering import Billable
 from ledger.queries.nodes import amend_node, open_exchange
 from ledger.queries.overspend import ApprovedRate, approved_rate, open_overspend_request
+from ledger.queries.runs.graces import open_grace
 from ledger.queries.runs.migrations import is_moving
 from ledger.queries.views import session_to_change
 from providers.contract import InstanceStatus, ObservedInstance
@@ -107,7 +108,8 @@ async def give(
     """Order a power action for an authorized actor; `keep`: only if data survives, `key`: recognize a repeated call."""
     data = {"session_id": session.id}
     rows = await instances_of_session(tx, session.id)
-    row = rows[-1] if rows else None
+    # After a replacement that failed, the machine before it stands for the session again.
+    row = next((one for one in reversed(rows) if one.state in OPEN_INSTANCE), rows[-1] if rows else None)
     provider = ctx.providers.get(row.cloud) if row else None
     if session.nodes > 1:
         said = f"A set of {session.nodes} machines runs whole until its end, so it can't {which}."
@@ -133,7 +135,7 @@ async def give(
                 f"{row.cloud} now bills {billed}, above the approved {covered}. You can start it once that is approved."
             )
             return refuse(ReplyCode.OVERSPEND_UNCONFIRMED, sentence, data)
-        await _authority(tx, row, session, approved, now)
+        await authorize_start(tx, row, session, approved, now)
     elif which is PowerAction.STOP and row.wanted == PowerAction.START:
         await _void_starts(tx, session.id, actor, "It was stopped before it had started.", now)
     await amend(tx, Instance, row.id, wanted=str(which), wanted_at=now, due_at=now)
@@ -157,7 +159,7 @@ def _event(which: PowerAction) -> EventKind:
             assert_never(which)
 
 
-async def _authority(tx: Tx, row: Instance, session: Session, approved: ApprovedRate, now: datetime) -> None:
+async def authorize_start(tx: Tx, row: Instance, session: Session, approved: ApprovedRate, now: datetime) -> None:
     """Create a grant for a start, because it spends again; it adds nothing to the amount approved for the session."""
     used = await tx.get_one(GrantRow, row.grant_id)
     await reservations.new_grant(
@@ -299,6 +301,8 @@ async def _stopped(ctx: Context, tx: Tx, row: Instance, now: datetime) -> None:
         return
     await move(tx, Instance, row.id, InstanceState.STOPPED, now, SYSTEM, version=row.version, values=_DONE)
     session = await tx.get_one(Session, row.session_id, populate_existing=True)
+    if (in_grace := await open_grace(tx, row.id)) is not None and in_grace.replaced:
+        return  # Only its disk is kept, and its replacement stands for the session.
     if session.state is not SessionState.STOPPED:
         over = {"ran_s": seconds_run(session, now), "stopped_at": now}
         session = await move(tx, Session, row.session_id, SessionState.STOPPED, now, SYSTEM, values=over)

@@ -26,6 +26,7 @@ from ledger.models import GrantRow, Instance, Session
 from ledger.queries.journal import latest_events
 from ledger.queries.lookups import open_starts
 from ledger.queries.nodes import node_of
+from ledger.queries.runs.graces import open_grace, replaced_of_session
 from ledger.queries.runs.node_sets import is_ready
 from providers.contract import InstanceStatus, ObservedInstance
 
@@ -51,12 +52,15 @@ async def boot(ctx: Context, instance_id: str, item: ObservedInstance) -> bool:
         row = await tx.get_one(Instance, instance_id)
         if row.state is not InstanceState.LIVE or row.reachable_at is not None:
             return False
+        if (in_grace := await open_grace(tx, row.id)) is not None and in_grace.replaced:
+            return False  # Its replacement stands for the session.
         session = await tx.get_one(Session, row.session_id)
         # A machine of a set is of no use before the others can reach it.
         reached = reached and (row.node_rank is None or row.set_host is not None or session.dealt_commands > 0)
         # An instance that was ready before was started again: its disk is worth more than the wait, so people decide.
         # Those that share a queue become ready one by one.
-        again = session.ready_at is not None and not session.dealt_commands
+        # One that was launched later replaces another one, whose disk is kept: it boots for the first time.
+        again = session.ready_at is not None and row.created_at <= session.ready_at and not session.dealt_commands
         logs_in = row.login_key is not None and ctx.policy.validate_login and not again
         differs = None
         if reached:
@@ -126,6 +130,9 @@ async def make_ready(ctx: Context, tx: Tx, row: Instance, now: datetime) -> None
     before = session.ready_at
     if not await is_ready(tx, session):
         return
+    if session.state is SessionState.RUNNING and await replaced_of_session(tx, session.id) is not None:
+        await ready_message.show_again(tx, session.id, now)
+        await _notify_again(ctx, tx, session, row, before or now, now)
     if session.state in (SessionState.PROVISIONING, SessionState.STOPPED):
         try:
             ready = {"ready_at": now, "stopped_at": None}

@@ -43,6 +43,7 @@ from ledger.kernel.states import InstanceState
 from ledger.models import GrantRow, Instance, Request
 from ledger.queries.lookups import Open, OpenInstance, open_instances, open_instances_of
 from ledger.queries.nodes import open_exchange
+from ledger.queries.runs.graces import open_grace
 from providers.capabilities import BillingRule
 from providers.contract import InstanceStatus, Listing, ObservedInstance, Provider
 from providers.errors import ProviderError
@@ -259,7 +260,8 @@ async def _present(ctx: Context, row: Instance, item: ObservedInstance, at: date
             if "status" in changes and row.status == InstanceStatus.RUNNING:
                 await open_exchange(tx, row.id, now)  # An instance that stops loses what its agent has in memory.
             await _show_change(tx, row, item, changes, now)
-            if row.state in RUNNING_STATES:
+            in_grace = await open_grace(tx, row.id) if row.state in RUNNING_STATES else None
+            if row.state in RUNNING_STATES and (in_grace is None or not in_grace.replaced):
                 grant = await tx.get_one(GrantRow, row.grant_id)
                 fresh = await tx.get_one(Instance, row.id, populate_existing=True)
                 if not await check_rate(ctx, tx, fresh, grant, item, now):

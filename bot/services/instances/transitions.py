@@ -15,6 +15,7 @@ from bot.rules.sessions.running_time import seconds_run
 from bot.services.billing.metering import accrue_rest, before_now, billed_from, rule_of
 from bot.services.billing.within_hours import change_rate
 from bot.services.grants import reopen, reservations
+from bot.services.grants.set_aside import return_to_grace
 from bot.services.instances.failover import replace
 from bot.services.nodes.job_results import is_job_over, record_ended_session
 from bot.services.notifications import end_of_session, interruption
@@ -31,6 +32,7 @@ from ledger.kernel.states import GrantState, InstanceState, RequestState, Sessio
 from ledger.models import GrantRow, Instance, Request, Session
 from ledger.queries.lookups import grants_of_session, instances_of_session, open_instances_of_session
 from ledger.queries.overspend import approved_rate
+from ledger.queries.runs.graces import replaced_of_session
 from ledger.queries.runs.migrations import is_taken_over
 from ledger.queries.session_costs import accrued_of_session, booked, extension_cap
 from providers.contract import InstanceStatus, ObservedInstance
@@ -228,7 +230,10 @@ async def settle(ctx: Context, tx: Tx, session_id: str, now: datetime) -> None:
     A set that lacks a machine is ended before (`node_sets`).
     """
     session = await tx.get_one(Session, session_id, populate_existing=True)
-    if await open_instances_of_session(tx, session_id):
+    if left := await open_instances_of_session(tx, session_id):
+        set_aside = await replaced_of_session(tx, session_id)
+        if set_aside is not None and [row.id for row in left] == [set_aside[1].id]:
+            await _replacement_failed(ctx, tx, session, now)
         return
     spent, longer_usd = await accrued_of_session(tx, session_id), await extension_cap(tx, session_id)
     for grant in await grants_of_session(tx, session_id):
@@ -248,6 +253,19 @@ async def settle(ctx: Context, tx: Tx, session_id: str, now: datetime) -> None:
         await _terminated(tx, session, now, last.outcome_code, last.outcome)
     elif session.state is SessionState.PROVISIONING and session.nodes == 1:
         await _replace_or_ask(ctx, tx, session, longer_usd, now)
+
+
+async def _replacement_failed(ctx: Context, tx: Tx, session: Session, now: datetime) -> None:
+    """Launch another replacement for a session of which only the machine in grace is left, or return to that one."""
+    if session.state not in (SessionState.RUNNING, SessionState.STOPPED):
+        return
+    over = await is_job_over(tx, session)
+    if session.replacements_left > 0 and not over and await replace(ctx, tx, session.id, Decimal(0), now):
+        await amend(tx, Session, session.id, replacements_left=session.replacements_left - 1)
+        ctx.hints.instances.set()
+        return
+    last = (await instances_of_session(tx, session.id))[-1]
+    await return_to_grace(tx, session, last.outcome, now)
 
 
 async def _needs_machine(tx: Tx, session: Session, now: datetime) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from bot.rules.checkpoints.stores import missing_variables, not_listed
 from ledger.kernel.clock import Clock
 from providers.contract import Preflight, Provider
-from providers.errors import RateLimited
+from providers.errors import InsufficientFunds, RateLimited
 
 #: For this long a good result is used; a bad one is checked again sooner, because somebody may be fixing the account.
 GOOD_S = 60.0
@@ -33,12 +33,15 @@ class Checks:
         self._known: dict[str, tuple[float, Preflight]] = {}
         self._asking: dict[str, asyncio.Task[Preflight]] = {}
 
-    async def check(self, cloud: str, *, fresh: bool = False) -> Preflight:
-        """Whether this cloud can be bought from now. Its failure is a result too; `fresh` checks in any case."""
+    async def check(self, cloud: str, *, fresh: bool = False, within_s: float = GOOD_S) -> Preflight:
+        """Whether this cloud can be bought from now. Its failure is a result too; `fresh` checks in any case.
+
+        A good result may be `within_s` seconds old.
+        """
         known = self._known.get(cloud)
         if known is not None and not fresh:
             age_s = self._clock.monotonic() - known[0]
-            if age_s < (GOOD_S if known[1].ok else BAD_S):
+            if age_s < (within_s if known[1].ok else BAD_S):
                 return known[1]
         task = self._asking.get(cloud)
         if task is None:
@@ -83,3 +86,10 @@ def refusal(checked: Preflight) -> str:
     missing = f" ({', '.join(checked.missing)})" if checked.missing else ""
     where = f" See {checked.where}." if checked.where else ""
     return f"{checked.cloud} is not bought from: {checked.problem.rstrip('.')}{missing}.{where}"
+
+
+def account_code(checked: Preflight) -> str:
+    """Return the code of what is wrong with an account; "" where nothing is. Some clouds only show an empty balance."""
+    if checked.balance is not None and checked.balance.credit_usd <= 0:
+        return InsufficientFunds.code
+    return "" if checked.ok else checked.code

@@ -71,6 +71,11 @@ async def record_ended_session(tx: Tx, session: Session, end_code: str, now: dat
     await record_job(tx, session, request, status, now)
 
 
+def is_job_running(session: Session, request: Request, found: NodeStatus) -> bool:
+    """Whether the session has a command that has not exited; a start-up that failed leaves nothing to wait for."""
+    return has_job(request.job) and session.job_state is None and not job_status(session.state, found).is_over
+
+
 async def is_job_over(tx: Tx, session: Session) -> bool:
     """Whether the command of a session's job ended, so that a machine that is lost needs no replacement."""
     request = await tx.get_one(Request, session.request_id)

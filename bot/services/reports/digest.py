@@ -30,6 +30,7 @@ from bot.services.reports import reservation_advice
 from bot.services.reports.digest_types import DigestDocument, FoundOrphan, RunningSession, Shares
 from bot.services.runtime.clock_guard import clock_problem
 from bot.services.runtime.context import Context
+from bot.services.sessions.session_state import grace_line
 from ledger.core import Tx, announce_once, notifications_of
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import short_id
@@ -49,6 +50,7 @@ from ledger.queries.digest import (
     stops,
 )
 from ledger.queries.retained_disks import open_disks
+from ledger.queries.runs.graces import open_graces
 
 #: The channel of the digest unless the policy names another one.
 CHANNEL = "channel:approvals"
@@ -157,6 +159,7 @@ async def digest(ctx: Context, tx: Tx, window: Window, *, weekly: bool) -> Diges
         orphans=tuple(map(FoundOrphan.model_validate, found_orphans[:LISTED])),
         orphans_in_all=len(found_orphans),
         disks_in_all=len(disks),
+        graces=await _graces(ctx, tx),
         unreconciled=await _unreconciled(ctx, tx, window),
         broken_glass=tuple((await said_of(tx, EventKind.REQUEST_BREAK_GLASS, window.since, window.until))[:LISTED]),
         anomalies=() if weekly else _anomalies(groups, base, known),
@@ -208,6 +211,14 @@ async def _unreconciled(ctx: Context, tx: Tx, window: Window) -> tuple[str, ...]
         f"{short_id(row.request_id)} at {row.cloud}: between {usd(between[one][0])} and {usd(between[one][1])}"
         for one, row in gone.items()
         if one in between
+    )[:LISTED]
+
+
+async def _graces(ctx: Context, tx: Tx) -> tuple[str, ...]:
+    """Return the machines that are kept in grace now, with what that costs and until when."""
+    now = ctx.clock.now()
+    return tuple(
+        f"{session.short_id} at {row.cloud}: {grace_line(grace, now)}" for grace, row, session in await open_graces(tx)
     )[:LISTED]
 
 

@@ -66,3 +66,5 @@ class DigestDocument(Strict):
     broken_glass: tuple[str, ...] = ()
     #: Which steady use a reservation would have made cheaper; said once a month.
     reservations: tuple[str, ...] = ()
+    #: Machines that stopped working and are kept, with what each costs meanwhile.
+    graces: tuple[str, ...] = ()

@@ -14,6 +14,7 @@ from bot.rules.instances.power import PowerAction
 from bot.rules.values.reply_code import ReplyCode
 from ledger.kernel.actor import Actor
 from ledger.kernel.job import JobRequest
+from ledger.kernel.steps.grace import GraceChoice
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +146,19 @@ class KeepRunning:
     session: str
     decider: DeciderFacts
     seen_end_s: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerGrace:
+    """Decide what happens to a session's machine in grace.
+
+    `seen_since_s` is since when the message with the button named it to be in grace; another one is left alone.
+    """
+
+    session: str
+    decider: DeciderFacts
+    choice: GraceChoice
+    seen_since_s: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

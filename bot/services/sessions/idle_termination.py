@@ -8,14 +8,17 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+from bot.rules.grammar.idle_word import LEAST_S
 from bot.rules.migrations.asks import idles_on_purpose
 from bot.rules.nodes.checkins import EarlyEnd, Watched, early_end, listener_problem
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import authorization
+from bot.services.instances import grace
 from bot.services.instances.termination import end_session
 from bot.services.nodes.checkins import node_status
-from bot.services.nodes.job_results import record_ended_work
+from bot.services.nodes.job_results import is_job_running, record_ended_work
 from bot.services.notifications import end_of_session
+from bot.services.notifications.interruption import notify_interruption
 from bot.services.notifications.paging import alone, page
 from bot.services.runtime import recovery_mode
 from bot.services.runtime.clock_guard import clock_problem
@@ -28,8 +31,9 @@ from ledger.kernel.actor import Actor
 from ledger.kernel.end_reason import EndReason
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.states import SessionState
-from ledger.models import Request, Session
+from ledger.models import Instance, Request, Session
 from ledger.queries.nodes import Suspect, listening_since, node_of, reporting, suspects
+from ledger.queries.runs.graces import open_grace
 from ledger.queries.runs.migrations import open_migration_of
 
 #: A pause between two checks longer than this means that no service received heartbeats meanwhile.
@@ -47,7 +51,7 @@ async def idle_terminations_due(ctx: Context) -> int:
     async with ctx.db.write() as tx:
         listening_at = await listening_since(tx, LISTENING, GAP_S, now)
     async with ctx.db.read() as tx:
-        found = await suspects(tx, silent_before, now - timedelta(seconds=min(policy.idle_s.values())))
+        found = await suspects(tx, silent_before, now - timedelta(seconds=min(LEAST_S, *policy.idle_s.values())))
         if not found or await recovery_mode.is_on(tx):
             return 0
         problem = listener_problem(*await reporting(tx, silent_before))
@@ -62,6 +66,7 @@ async def idle_terminations_due(ctx: Context) -> int:
 
 
 async def _check(ctx: Context, suspect: Suspect, listening_at: datetime, *, is_deaf: bool, now: datetime) -> None:
+    silence = await _about_silence(ctx, suspect, now)
     async with ctx.db.write() as tx:
         await lock_family(tx, Session, suspect.session_id)
         session = await tx.get_one(Session, suspect.session_id, populate_existing=True)
@@ -73,14 +78,50 @@ async def _check(ctx: Context, suspect: Suspect, listening_at: datetime, *, is_d
         reported = node_status(node)
         await record_ended_work(tx, session, request, reported, now)
         watched = Watched(
-            request.job.workload, ready_at, listening_at, session.kept_running_until, session.job_ended_at
+            request.job.workload,
+            ready_at,
+            listening_at,
+            session.kept_running_until,
+            session.job_ended_at,
+            has_running_job=is_job_running(session, request, reported),
+            idle_s=request.job.idle_s,
         )
         found = early_end(ctx.policy, reported, watched, now)
-        if found is not None and found.code is EndReason.NO_HEARTBEAT and is_deaf:
+        if (
+            found is not None
+            and found.code is EndReason.NO_HEARTBEAT
+            and (is_deaf or await _is_kept_although_silent(ctx, tx, suspect, session, silence, now))
+        ):
             found = None
         if found is not None and found.code is EndReason.IDLE and await _is_moving(tx, session.id):
             found = None
         await apply_early_end(ctx, tx, session, found, now)
+
+
+async def _about_silence(ctx: Context, suspect: Suspect, now: datetime) -> grace.LossFacts | None:
+    """Return what decides about a silent machine; None where its agent reports, or its SSH port answers."""
+    async with ctx.db.read() as tx:
+        row, node = await tx.get_one(Instance, suspect.instance_id), await node_of(tx, suspect.instance_id)
+    silent = node is not None and node.at is not None and now - node.at >= timedelta(seconds=ctx.policy.unresponsive_s)
+    if not silent or await grace.ssh_answers(ctx, row):
+        return None
+    return await grace.facts_of(ctx, row, now)
+
+
+async def _is_kept_although_silent(
+    ctx: Context, tx: Tx, suspect: Suspect, session: Session, silence: grace.LossFacts | None, now: datetime
+) -> bool:
+    """Whether a silent machine is kept: its cloud has it and its SSH port answers, or it is in grace."""
+    row = await tx.get_one(Instance, suspect.instance_id, populate_existing=True)
+    if silence is None or row.trouble_at is not None or await open_grace(tx, row.id) is not None:
+        return True
+    not_kept = await grace.enter(ctx, tx, row, grace.SILENT, silence, now)
+    if not_kept is not None:
+        if session.early_end_code != EndReason.NO_HEARTBEAT:
+            grace.note_not_kept(tx, row, not_kept, now)
+        return False
+    await notify_interruption(tx, ctx.policy, row, now)
+    return True
 
 
 async def apply_early_end(ctx: Context, tx: Tx, session: Session, found: EarlyEnd | None, now: datetime) -> None:

@@ -1,19 +1,13 @@
-"""Say, in the same words everywhere, that a session has lost its machine, and what follows."""
+"""Say, in the same words on every surface, that a session has lost its machine, and what follows."""
 
 from __future__ import annotations
 
-from bot.rules.values.state_text import LOST_MACHINE, state_words
 from ledger.kernel.states import ENDABLE_SESSION, InstanceState, RequestState, SessionState
 from ledger.models import Instance, Request, Session
 from ledger.queries.views import SessionView
 
 _LAUNCHING = frozenset({SessionState.QUEUED, SessionState.PROVISIONING})
 _LOST = frozenset({InstanceState.GONE, InstanceState.TERMINATING, InstanceState.TOMBSTONE})
-
-
-def state_of(view: SessionView) -> str:
-    """Return the words for a session's state."""
-    return LOST_MACHINE if lost_machine(view) else state_words(view.session.state)
 
 
 def lost_machine(view: SessionView) -> str:

@@ -71,6 +71,9 @@ def _attention(found: DigestDocument) -> Iterator[str]:
     if found.reservations:
         each = (safe(one, 300) for one in found.reservations)
         yield f":bulb: *Reserved GPUs would be cheaper*: {_joined(each, len(found.reservations), ' ')}"
+    if found.graces:
+        each = (safe(one, 200) for one in found.graces)
+        yield f":hourglass: *Kept although they stopped working*: {_joined(each, len(found.graces), '; ')}"
     if found.anomalies:
         each = (mentioned(safe(one, 120)) for one in found.anomalies)
         yield f":warning: *Unusual*: {_joined(each, len(found.anomalies), '; ')}"

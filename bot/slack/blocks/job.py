@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 
 from bot.rules.values.mounts import mounts_of
-from bot.rules.values.phrases import plural, rate
+from bot.rules.values.phrases import hours, plural, rate
 from bot.slack.blocks.elements import dollars, safe
 from ledger.kernel.job import JobRequest, SpotPolicy
 from providers.cloud_names import machines_of
@@ -41,6 +41,7 @@ def details(job: JobRequest) -> str:
         ("runs", job.run),
         ("queue", plural(len(job.queue), "command") if job.queue else ""),
         ("attempts", str(job.attempts) if job.attempts > 1 else ""),
+        ("ends when idle for", hours(Decimal(job.idle_s) / 3600) if job.idle_s else ""),
     ):
         if value:
             parts.append(f"{word} {safe(value, 80)}")

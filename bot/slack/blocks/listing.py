@@ -12,14 +12,13 @@ from bot.rules.values.phrases import at_rate, plural, rate
 from bot.rules.values.state_text import state_words
 from bot.services.nodes.job_results import job_of
 from bot.services.runtime import recovery_mode
-from bot.services.sessions.lost_machine import state_of
+from bot.services.sessions import session_state
 from bot.services.sessions.service import Overview
 from bot.slack.blocks.elements import Block, Message, clip, code, context, dollars, person, safe, section, when
 from bot.slack.blocks.progress import ran_for
 from bot.slack.blocks.session.session_ready_and_ended import what
 from ledger.kernel.end_reason import END_LABELS
 from ledger.kernel.ids import short_id
-from ledger.kernel.states import SessionState
 from ledger.models import Request
 from ledger.queries.views import SessionView
 
@@ -63,9 +62,7 @@ def team(views: Sequence[SessionView], costs_usd: Mapping[str, Decimal], command
 
 def _rate_usd_h(view: SessionView) -> Decimal:
     """Return what a session costs per hour now: nothing without a machine, its disk alone while that is stopped."""
-    if view.disk is not None:
-        return view.disk.price_usd_h
-    return view.price_usd_h
+    return session_state.now_usd_h(view) or Decimal(0)
 
 
 def history(
@@ -127,6 +124,8 @@ def _session_line(view: SessionView, costs_usd: Mapping[str, Decimal], now: date
         parts.append(f"job {job.line}")
     if session.id in costs_usd:
         parts.append(f"{dollars(costs_usd[session.id])} so far")
+    if view.grace is not None:
+        parts.append(session_state.grace_line(view.grace, now, when(view.grace.until)))
     end = ends(view)
     if end:
         parts.append(f"{'deleted' if view.retained_disk else 'ends'} {when(end)} ({left(end, now)})")
@@ -135,15 +134,15 @@ def _session_line(view: SessionView, costs_usd: Mapping[str, Decimal], now: date
 
 def state(view: SessionView) -> str:
     """Name a session's state; one with only its disk left is neither running nor ending."""
-    alone = view.retained_disk is not None and view.session.state is SessionState.TERMINATING
-    return "only its disk is left" if alone else state_of(view)
+    return session_state.words(view)
 
 
 def price(view: SessionView) -> str:
     """Return the present price per hour: while the machine is stopped, that of its disk."""
-    if view.disk is not None:
-        return f"{rate(view.disk.price_usd_h)} for its disk"
-    return rate(view.price_usd_h) if view.instance is not None else ""
+    usd_h = session_state.now_usd_h(view)
+    if view.instance is None or usd_h is None:
+        return ""
+    return f"{rate(usd_h)} for its disk" if view.disk is not None and view.grace is None else rate(usd_h)
 
 
 def ends(view: SessionView) -> datetime | None:

@@ -16,6 +16,7 @@ from bot.rules.values.phrases import brief, cloud_title
 from bot.services.nodes.checkins import SHOWS_STARTUP
 from bot.services.nodes.job_results import job_of
 from bot.services.nodes.views import agent_view
+from bot.services.sessions import session_state
 from bot.slack.blocks.approvals import machine_title
 from bot.slack.blocks.elements import SENTENCE_MAX, Message, code, dollars, person, safe, when
 from ledger.kernel.checkpoint_step import CheckpointStep
@@ -66,6 +67,7 @@ def lines(
     saved_usd: Decimal = Decimal(0),
     moves: Sequence[Event] = (),
     job: str = "",
+    now: datetime | None = None,
 ) -> list[str]:
     """List the steps of every instance of the request's session, then the session's state, as mrkdwn.
 
@@ -83,6 +85,8 @@ def lines(
         for row, one in zip(view.instances[-4:], times, strict=True)
         for line in _instance(row, one, why, names_gpus=not job)
     ]
+    if view.grace is not None and view.grace.instance_id in {row.id for row in view.instances}:
+        steps.append(f"{WARN} {session_state.grace_line(view.grace, now or view.grace.since, when(view.grace.until))}")
     steps += _session(view.session, times[-1] if times else None, cost_usd, saved_usd)
     return [*steps, f":gear: {safe(job, 120)}."] if job else steps
 
@@ -107,6 +111,12 @@ def headline(view: RequestView) -> str:
         return "Approved"
     if session.state in (SessionState.QUEUED, SessionState.PROVISIONING):
         return _placing(newest)
+    if (
+        session.state is SessionState.RUNNING
+        and newest is not None
+        and (wrong := session_state.problem(newest, view.grace))
+    ):
+        return f"{wrong[0].upper()}{wrong[1:]}"
     if (
         session.state is SessionState.TERMINATING
         and newest is not None

@@ -55,6 +55,7 @@ CAPABILITIES = Capabilities(
     spot=False,
     labels=True,
     balance=True,
+    pay_page="https://console.runpod.io/user/billing",
     charges=True,
     bill_granularity=BillGranularity.HOUR,
     single_node="",

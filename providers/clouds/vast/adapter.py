@@ -52,6 +52,7 @@ CAPABILITIES = Capabilities(
     single_node="its machines reach each other only at the few ports that each host forwards",
     ends_itself=True,
     meter_stop_verb="destroy",
+    pay_page="https://cloud.vast.ai/billing/",
     # The GPU is billed per second while running, the disk per second from the creation on; nothing while the host is
     # out of contact.
     billing=BillingRule(

@@ -23,9 +23,9 @@ from bot.rules.nodes.checkins import (
     node_line,
     progress,
 )
-from bot.rules.nodes.machine_report import MachineReport, QueueCounts
+from bot.rules.nodes.machine_report import MachineReport, QueueCounts, StartupStep, StepOutcome
 from bot.rules.policy.policy import Policy
-from ledger.kernel.end_reason import Grace
+from ledger.kernel.end_reason import EndReason, Grace
 from ledger.kernel.states import SessionState
 
 NOW = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
@@ -211,3 +211,21 @@ def test_a_queue_counts_until_the_next_report_without_one() -> None:
     first = after_checkin(NodeStatus(), Report(seq=1, queue=counts), POLICY, NOW)
     assert first.queue == counts
     assert after_checkin(first, Report(seq=2), POLICY, NOW).queue is None
+
+
+def test_a_job_and_a_start_up_are_work() -> None:
+    idle = NodeStatus(at=NOW, idle_since=NOW - 600 * MINUTE, utilisation=(Decimal(0),))
+    end = early_end(POLICY, idle, watched(), NOW)
+    assert end is not None
+    assert end.code is EndReason.IDLE
+    assert early_end(POLICY, idle, watched(has_running_job=True), NOW) is None
+    written = early_end(POLICY, idle, watched(has_running_job=True, idle_s=3600), NOW)
+    assert written is not None
+    assert "The limit for it is 1 hour." in written.sentence
+    for work in (Work.QUEUED, Work.SAVING):
+        assert early_end(POLICY, replace(idle, work=work), watched(), NOW) is None
+    steps = [StartupStep("file-1", StepOutcome.DONE), StartupStep("file-2", StepOutcome.RUNNING)]
+    copying = replace(idle, machine=MachineReport(steps=tuple(steps)))
+    assert early_end(POLICY, copying, watched(idle_s=3600), NOW) is None
+    failed = MachineReport(steps=(StartupStep("file-1", StepOutcome.FAILED), StartupStep("run", StepOutcome.WAITING)))
+    assert early_end(POLICY, replace(idle, machine=failed), watched(), NOW) is not None

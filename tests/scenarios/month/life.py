@@ -51,6 +51,8 @@ PACE_S: Mapping[str, float] = {
     "shared-queues": 600,
     "host-keys": 14400,
     "agents": 140,
+    "accounts": 600,
+    "graces": 300,
     "overlooked": 1800,
     "metering": 600,
     "open-spend": 600,

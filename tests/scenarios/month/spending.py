@@ -173,10 +173,11 @@ def _asked_rates(month: Month, books: Books) -> defaultdict[str | None, list[tup
 
 
 def _wrong(month: Month, books: Books, true: True_) -> Iterator[str]:
-    """A machine with other GPUs than were approved is ended after its grace."""
+    """A machine with other GPUs than were approved is ended, unless it is kept because waiting is cheap."""
+    kept = {one.instance_id for one in books.graces}
     grace = timedelta(seconds=month.timing.broken_grace_s) + SWEEP + LATE
     for row, item in _pairs(books, true):
-        if row.reachable_at is None or fits(row, item):
+        if row.reachable_at is None or fits(row, item) or row.id in kept:
             continue
         by = row.reachable_at + grace + month.unseen(item, row.reachable_at)
         if (row.terminate_asked_at or item.ended_at or month.now) > by:

@@ -39,6 +39,22 @@ async def told(w: World) -> list[Notification]:
     return [note for note in (await w.books()).notifications if note.kind == KIND]
 
 
+def unreachable(w: World) -> None:
+    """No SSH server answers any more."""
+    vast = w.clouds["vast"]
+    assert isinstance(vast, VastSandbox)
+    for contract in vast.account.instances.values():
+        contract.reachable_s = 1e9
+
+
+def reachable(w: World) -> None:
+    """They answer again, and so do the agents."""
+    vast = w.clouds["vast"]
+    assert isinstance(vast, VastSandbox)
+    for contract in vast.account.instances.values():
+        contract.reachable_s = 0.5
+
+
 async def started(w: World, hours: str = "2") -> str:
     """A session whose agent has reported."""
     request_id = await w.running(candidates=("vast",), hours=Decimal(hours))
@@ -48,9 +64,11 @@ async def started(w: World, hours: str = "2") -> str:
 
 
 async def test_silence_is_told_then_ends_it_with_slack_down_and_booked(w: World) -> None:
+    w.tune(grace_usd=Decimal(0))
     async with listening(w):
         await started(w)
         agent(w).silent = True
+        unreachable(w)
         w.board.down = True
         await pass_time(w, 14 * 60)
         assert (await session(w)).early_end_at is None
@@ -70,6 +88,34 @@ async def test_silence_is_told_then_ends_it_with_slack_down_and_booked(w: World)
         await w.run(90, 30)
         assert ((await session(w)).state, w.alive()) == (SessionState.TERMINATED, [])
         assert sum(entry.amount_usd for entry in (await w.books()).entries if entry.kind == "accrue") > 0
+
+
+async def test_silence_ends_nothing_while_the_ssh_port_answers(one: World) -> None:
+    w = one
+    async with listening(w):
+        await started(w, "12")
+        agent(w).silent = True
+        await pass_time(w, 4 * 3600)
+        row = await session(w)
+        assert (row.state, row.early_end_code, await told(w)) == (SessionState.RUNNING, None, [])
+        assert (await w.books()).graces == ()
+
+
+async def test_a_silent_machine_is_kept_while_the_rest_of_its_time_is_cheap(one: World) -> None:
+    w = one
+    async with listening(w):
+        await started(w, "2")  # At $0.35 an hour the whole of it costs less than a dollar.
+        agent(w).silent = True
+        unreachable(w)
+        await pass_time(w, 3600)
+        (grace,) = (await w.books()).graces
+        assert (grace.code, grace.cause, grace.at_risk, grace.ended_at) == ("no_heartbeat", "host", "disk", None)
+        assert ((await session(w)).state, (await session(w)).early_end_code) == (SessionState.RUNNING, None)
+        reachable(w)
+        await pass_time(w, 120)
+        (grace,) = (await w.books()).graces
+        assert grace.outcome == "recovered"
+        assert 0 < grace.spent_usd < grace.limit_usd
 
 
 async def test_idling_ends_training_after_half_an_hour_and_keep_gives_it_one_more(w: World) -> None:
@@ -160,10 +206,11 @@ async def test_a_job_that_failed_is_ended_by_itself_unless_its_approved_end_is_n
 
 async def test_1551_silence_that_nobody_could_hear_ends_nobody(one: World, monkeypatch: pytest.MonkeyPatch) -> None:
     w = one
-    w.tune(fallback_contacts=("UFALLBACK",))
+    w.tune(fallback_contacts=("UFALLBACK",), grace_usd=Decimal(0))
     async with listening(w):
         await started(w, "6")
         agent(w).silent = True
+        unreachable(w)
         w.board.unreachable.add(ALICE.id)
         w.clock.advance(3000)  # The service was away.
         await idle_termination.idle_terminations_due(w.ctx)
@@ -177,7 +224,7 @@ async def test_1551_silence_that_nobody_could_hear_ends_nobody(one: World, monke
         assert (await session(w)).early_end_code == "no_heartbeat"
         await pass_time(w, 30)
         assert {note.destination for note in await told(w)} == {ALICE.id, "UFALLBACK"}
-        agent(w).silent = False
+        reachable(w)
         await pass_time(w, 90)
         row = await session(w)
         assert (row.state, row.early_end_at) == (SessionState.RUNNING, None)

@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping
 
 from bot.services.audit.invariants import (
     announced,
+    graces,
     history,
     jobs,
     migrations,
@@ -61,7 +62,7 @@ async def check(
         *waiting.check(books),
         *(Violation("budgets never overshoot", of, "what it may still spend is stored wrongly") for of in wrong),
     ]
-    found += announced.check(books, clock.now())
+    found += [*announced.check(books, clock.now()), *graces.check(books, clock.now())]
     found += [*world.no_secrets(books, secrets), *world.nothing_lost(books, acknowledged)]
     if truth is not None:
         found += world.check(books, truth)

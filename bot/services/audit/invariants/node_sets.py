@@ -22,8 +22,12 @@ def check(books: Books) -> list[Violation]:
 
 
 def _machines(books: Books) -> Iterator[Violation]:
-    """Check that a session has at most one open row per machine that was approved for it."""
-    rows = Counter(row.session_id for row in books.instances if row.state in OPEN_INSTANCE)
+    """Check that a session has at most one open row per machine that was approved for it.
+
+    A machine that is kept beside its replacement does not count: it only keeps its disk.
+    """
+    set_aside = {grace.instance_id for grace in books.graces if grace.replaced}
+    rows = Counter(row.session_id for row in books.instances if row.state in OPEN_INSTANCE and row.id not in set_aside)
     for session in books.sessions:
         if rows[session.id] > session.nodes:
             yield Violation(APPROVED, session.id, f"{rows[session.id]} machines are open, {session.nodes} approved")

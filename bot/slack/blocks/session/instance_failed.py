@@ -3,27 +3,59 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Final
 
+from bot.rules.instances.account_text import paused
 from bot.rules.instances.health import trouble
 from bot.rules.values.phrases import rate
+from bot.services.sessions import session_state
 from bot.services.sessions.lost_machine import what_follows
-from bot.slack.blocks.elements import SENTENCE_MAX, Message, person, safe, when
+from bot.slack.blocks.elements import (
+    SENTENCE_MAX,
+    Message,
+    actions,
+    button,
+    confirm,
+    person,
+    safe,
+    section,
+    when,
+)
 from bot.slack.blocks.session.session_ready_and_ended import is_over, what
 from ledger.kernel.states import InstanceState, OrphanState
-from ledger.models import Instance, Orphan, Request, Session
+from ledger.kernel.steps.grace import AtRisk, Cause, GraceChoice
+from ledger.models import GraceRow, Instance, Orphan, Request, Session
+
+#: The verbs of the buttons about a machine in grace.
+GRACE_CHOICES: Final = {
+    "grace-wait": GraceChoice.WAIT,
+    "grace-replace": GraceChoice.REPLACE,
+    "grace-give-up": GraceChoice.GIVE_UP,
+}
 
 
 def interrupted(
-    request: Request, session: Session, row: Instance, newest: Instance | None, given_up: datetime | None, *, own: bool
+    request: Request,
+    session: Session,
+    row: Instance,
+    newest: Instance | None,
+    given_up: datetime | None,
+    *,
+    own: bool,
+    grace: GraceRow | None = None,
+    now: datetime | None = None,
 ) -> Message:
     """Describe one failed instance. `newest` is the session's last one, `own` says that its owner reads it.
 
-    `given_up` is when it is terminated unless it works again by then.
+    `given_up` is when it is terminated unless it works again by then. One that is kept in grace is told with what that
+    costs, and with the buttons that decide about it.
     """
     whose = f"Your *{what(session)}*" if own else f"{person(request.requester)} the *{what(session)}*"
     lead = f"{whose} at {safe(row.cloud, 40)}"
     if is_over(session):
         return Message.of(f":warning: {lead} failed: {safe(row.outcome, SENTENCE_MAX)} The session has ended.")
+    if grace is not None and row.state in (InstanceState.LIVE, InstanceState.STOPPED):
+        return _in_grace(session, row, grace, lead, now or grace.since)
     if row.state in (InstanceState.LIVE, InstanceState.STOPPED):
         spot, other = bool(row.offer.get("spot")), row.other_gpus
         found = trouble(row.status, spot=spot, other=other) if row.trouble_at and row.status else None
@@ -40,6 +72,35 @@ def interrupted(
     return Message.of(text.strip())
 
 
+def _in_grace(session: Session, row: Instance, grace: GraceRow, lead: str, now: datetime) -> Message:
+    """Describe a machine that is kept: why, what that costs and until when, and what somebody can do."""
+    spot = bool(row.offer.get("spot"))
+    found = trouble(row.status, spot=spot, other=row.other_gpus) if row.status else None
+    why = found.sentence if found is not None else SILENT_SENTENCE
+    if grace.cause is Cause.ACCOUNT:
+        why = paused(row.cloud, grace.account_code)
+    risk = "" if grace.at_risk is AtRisk.NOTHING else f"What would be lost: {grace.at_risk.label}."
+    costs = session_state.grace_line(grace, now, when(grace.until))
+    text = f":warning: {lead} does not work now. {safe(why, SENTENCE_MAX)} {costs} {risk}"
+    value = f"{session.id}/{int(grace.since.timestamp())}"
+    replaces = not grace.replaced and session.nodes == 1 and session.replacements_left > 0
+    buttons = [
+        button("Wait", "grace-wait", value) if grace.choice is None and not grace.replaced else None,
+        button("Replace, keep the disk", "grace-replace", value) if replaces else None,
+        button("Give up", "grace-give-up", value, style="danger", confirm=confirm("Give up", GIVE_UP, "Give up")),
+    ]
+    chosen = f"{person(grace.chosen_by)} chose: {_CHOSEN[grace.choice]}." if grace.choice and grace.chosen_by else ""
+    body = " ".join(filter(None, (text.strip(), chosen)))
+    return Message(body, (section(body), actions(*filter(None, buttons))))
+
+
+GIVE_UP: Final = "The machine ends, and everything on it is deleted. Without a replacement the session ends, too."
+SILENT_SENTENCE: Final = "Its agent stopped reporting, and its SSH port doesn't answer."
+_CHOSEN: Final = {
+    GraceChoice.WAIT: "wait",
+    GraceChoice.REPLACE: "replace it, and keep the disk",
+    GraceChoice.GIVE_UP: "give it up",
+}
 _ENDED = {
     OrphanState.SEEN: "It will be terminated within minutes",
     OrphanState.CONDEMNED: "It is being terminated",

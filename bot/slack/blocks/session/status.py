@@ -17,7 +17,8 @@ from bot.services.nodes.host_keys import reported_key
 from bot.services.nodes.job_results import job_of
 from bot.services.nodes.views import agent_view
 from bot.services.runtime import recovery_mode
-from bot.services.sessions.lost_machine import lost_machine, state_of
+from bot.services.sessions import session_state
+from bot.services.sessions.lost_machine import lost_machine
 from bot.services.sessions.service import Status
 from bot.slack.blocks import migration, progress, request
 from bot.slack.blocks.elements import Message, actions, clip, code, context, dollars, safe, section, when
@@ -129,7 +130,7 @@ def _headline(view: SessionView, now: datetime) -> str:
     """Name the machine, where it is, its state and its end."""
     session, row = view.session, view.instance
     where = f" on {safe(cloud_title(row.cloud), 40)}" if row is not None else ""
-    line = f"*{session_ready_and_ended.what(session)}*{where} is *{state_of(view)}*"
+    line = f"*{session_ready_and_ended.what(session)}*{where} is *{session_state.words(view)}*"
     line += ", its disk kept." if view.retained_disk else "."
     if session.ended_at is not None:
         why = f" {safe(session.end_reason, 300)}" if session.end_reason else ""
@@ -143,7 +144,7 @@ def _amounts(view: SessionView, cost_usd: Decimal | None, between: tuple[Decimal
     """Say the price, and what it has cost; a free run or one without an instance has neither."""
     parts = []
     if _has_rate(view):
-        parts.append(rate(view.price_usd_h))
+        parts.append(rate(session_state.now_usd_h(view) or view.price_usd_h))
     if cost_usd is not None:
         so_far = f"{dollars(cost_usd)} so far"
         parts.append(so_far if view.session.ended_at is None else f"It cost {dollars(cost_usd)}.")

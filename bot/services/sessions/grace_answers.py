@@ -1,0 +1,95 @@
+"""Carry out what somebody chose for a machine in grace: wait, replace it and keep its disk, or give it up."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from bot.rules.values.reply_code import ReplyCode
+from bot.services.access import authorization
+from bot.services.instances import grace
+from bot.services.instances.termination import end_session
+from bot.services.instances.transitions import end_instance
+from bot.services.notifications.interruption import notify_interruption
+from bot.services.runtime.clock_guard import clock_problem
+from bot.services.runtime.commands import AnswerGrace, Reply, refuse
+from bot.services.runtime.context import Context
+from ledger.core import Tx, record
+from ledger.kernel.end_reason import EndReason
+from ledger.kernel.event_kind import EventKind
+from ledger.kernel.steps.grace import GraceChoice, GraceOutcome
+from ledger.models import GraceRow, Instance, Session
+from ledger.queries.runs.graces import change_grace, graces_of_sessions
+
+_REFUSED = (
+    "That request has no session whose machine could wait.",
+    "Only its owner, a fallback contact or an approver can decide about this machine.",
+)
+NOT_COVERED = (
+    "The approval covers no replacement: none is left, its amount is used up, or no other offer fits. "
+    "The machine still waits. Ask for another one to replace it."
+)
+
+
+async def answer(ctx: Context, command: AnswerGrace) -> Reply:
+    """Carry out a choice. Codes of success: `waits`, `replaces`, `terminating`."""
+    doubt = clock_problem(ctx.clock)
+    if doubt and command.choice is GraceChoice.REPLACE:  # It spends.
+        return refuse(ReplyCode.CLOCK_WRONG, f"Nothing is replaced while the clock is wrong: {doubt}.")
+
+    async def choose(tx: Tx, session: Session, now: datetime) -> Reply:
+        data = {"session_id": session.id}
+        in_grace = (await graces_of_sessions(tx, [session.id])).get(session.id)
+        seen = command.seen_since_s
+        if in_grace is None or (seen is not None and seen != int(in_grace.since.timestamp())):
+            return refuse(ReplyCode.STALE, "No machine of this session waits any more, so nothing was changed.", data)
+        row = await tx.get_one(Instance, in_grace.instance_id, populate_existing=True)
+        if command.choice is GraceChoice.REPLACE:
+            return await _replace(ctx, tx, in_grace, row, session, command, now)
+        if command.choice is GraceChoice.GIVE_UP:
+            return await _give_up(ctx, tx, in_grace, row, session, command, now)
+        await _note(ctx, tx, in_grace, row, command, now)
+        said = f"Session {session.short_id} waits for its machine until {in_grace.until:%Y-%m-%d %H:%M} UTC."
+        return Reply(True, ReplyCode.WAITS, said, data)
+
+    reply = await authorization.acted(ctx, command.session, command.decider, _REFUSED, choose)
+    if reply.ok:
+        ctx.hints.outbox.set()
+        ctx.hints.instances.set()
+    return reply
+
+
+async def _note(ctx: Context, tx: Tx, in_grace: GraceRow, row: Instance, command: AnswerGrace, now: datetime) -> None:
+    actor = command.decider.actor
+    await change_grace(tx, in_grace.id, choice=command.choice, chosen_by=actor.ref)
+    record(tx, now, actor, row.id, EventKind.INSTANCE_GRACE, reason=f"{actor.ref} chose: {command.choice}.")
+    await notify_interruption(tx, ctx.policy, row, now)
+
+
+async def _replace(
+    ctx: Context, tx: Tx, in_grace: GraceRow, row: Instance, session: Session, command: AnswerGrace, now: datetime
+) -> Reply:
+    data = {"session_id": session.id}
+    if in_grace.replaced:
+        return refuse(ReplyCode.STALE, "Its replacement is launched already. The disk stays.", data)
+    plight = await grace.plight_of(ctx, tx, in_grace, row, session, now)
+    if not plight.can_replace or not await grace.replace(ctx, tx, in_grace, row, session, now):
+        return refuse(ReplyCode.NO_REPLACEMENT, NOT_COVERED, data)
+    await _note(ctx, tx, in_grace, row, command, now)
+    until = f"{in_grace.until:%Y-%m-%d %H:%M} UTC"
+    said = f"Session {session.short_id} gets a replacement. The disk of its first machine stays until {until}."
+    return Reply(True, ReplyCode.REPLACES, said, data)
+
+
+async def _give_up(
+    ctx: Context, tx: Tx, in_grace: GraceRow, row: Instance, session: Session, command: AnswerGrace, now: datetime
+) -> Reply:
+    """End the machine that waits, or the whole session where it has no other one."""
+    actor, data = command.decider.actor, {"session_id": session.id}
+    await _note(ctx, tx, in_grace, row, command, now)
+    await grace.close(ctx, tx, in_grace, row, GraceOutcome.GIVEN_UP, now)
+    if in_grace.replaced:
+        await end_instance(tx, row, EndReason.ASKED, f"{actor.ref} gave it up.", now, actor)
+        said = f"The first machine of session {session.short_id} ends with its disk. The replacement continues."
+        return Reply(True, ReplyCode.TERMINATING, said, data)
+    await end_session(ctx, tx, session.id, EndReason.ASKED, f"{actor.ref} gave its machine up.", actor, now)
+    return Reply(True, ReplyCode.TERMINATING, f"Session {session.short_id} is ending.", data)

@@ -1,0 +1,78 @@
+"""Say how a session is and what an hour of it costs now, the same in every list.
+
+A machine that its cloud stopped, took back or lost is not *running*, and costs what its cloud bills meanwhile.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from decimal import Decimal
+from typing import Final
+
+from bot.rules.instances.health import trouble
+from bot.rules.instances.unplanned_end import cost_until
+from bot.rules.values.phrases import rate, usd
+from bot.rules.values.state_text import LOST_MACHINE, state_words
+from bot.services.billing.present_rate import rate_now
+from bot.services.checkpoints.hold import disk_rate
+from bot.services.sessions.lost_machine import lost_machine
+from ledger.kernel.end_reason import END_LABELS, EndReason
+from ledger.kernel.states import InstanceState, SessionState
+from ledger.models import GraceRow, Instance
+from ledger.queries.views import SessionView
+from providers.contract import InstanceStatus
+
+_BY_STATUS: Final = {InstanceStatus.OFFLINE: "out of contact", InstanceStatus.ERROR: "failed"}
+
+
+def words(view: SessionView) -> str:
+    """Name the state of a session, as in `0t5cnx is outbid, in grace`."""
+    session, row, grace = view.session, view.instance, view.grace
+    if view.retained_disk and session.state is SessionState.TERMINATING:
+        return "only its disk is left"
+    if lost_machine(view):
+        return LOST_MACHINE
+    if session.state is not SessionState.RUNNING or row is None:
+        return state_words(session.state)
+    if grace is not None and grace.replaced and grace.instance_id != row.id:
+        return "launching a replacement" if row.reachable_at is None else state_words(session.state)
+    wrong = problem(row, grace)
+    if not wrong:
+        return state_words(session.state)
+    return f"{wrong}, in grace" if grace is not None else wrong
+
+
+def problem(row: Instance, grace: GraceRow | None) -> str:
+    """Return what is wrong with a machine, in a few words; "" where nothing is."""
+    if row.trouble_at is not None and row.status and row.state is InstanceState.LIVE:
+        found = trouble(row.status, spot=bool(row.offer.get("spot")), other=row.other_gpus)
+        if found is not None:
+            return _BY_STATUS.get(InstanceStatus(row.status), found.code.label)
+    return END_LABELS.get(grace.code, "") if grace is not None and grace.code == EndReason.NO_HEARTBEAT else ""
+
+
+def now_usd_h(view: SessionView) -> Decimal | None:
+    """Return what an hour of a session costs now; None without a machine.
+
+    Of a machine that is stopped it is the disk alone, of one that does not work what its cloud bills meanwhile. A
+    machine that is kept beside its replacement comes on top.
+    """
+    row, grace = view.instance, view.grace
+    if view.disk is not None and not (grace is not None and grace.replaced):
+        return view.disk.price_usd_h
+    if row is None:
+        return None
+    if view.session.state is SessionState.STOPPED:
+        return disk_rate(row)
+    beside = grace.usd_h if grace is not None and grace.replaced and grace.instance_id != row.id else Decimal(0)
+    if row.trouble_at is not None and not view.others:
+        return rate_now(row) + beside
+    return view.price_usd_h + beside
+
+
+def grace_line(grace: GraceRow, now: datetime, until: str = "") -> str:
+    """Say what a grace costs and until when it lasts; `until` is that time as its reader's program writes it."""
+    spent_usd = cost_until(grace.spent_usd, grace.usd_h, grace.rated_at, now)
+    costs = f"Waiting costs {rate(grace.usd_h)}, {usd(spent_usd)} so far" if grace.usd_h else "Waiting costs nothing"
+    kept = "Its disk stays beside the replacement" if grace.replaced else "It stays"
+    return f"{kept} until {until or f'{grace.until:%Y-%m-%d %H:%M} UTC'}. {costs}."

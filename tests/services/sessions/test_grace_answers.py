@@ -1,0 +1,158 @@
+"""What somebody chooses for a machine in grace, from every interface by the same service."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from bot.services.runtime.commands import AnswerGrace, Reply
+from bot.services.sessions import grace_answers
+from ledger.engine.db import Database
+from ledger.kernel.states import InstanceState, SessionState
+from ledger.kernel.steps.grace import GraceChoice
+from ledger.models import GraceRow, Instance
+from tests.support.clock import SteppedClock
+from tests.support.world import ALICE, BOB, DAVE, World, checked_world, facts
+
+
+@pytest.fixture
+async def one(sqlite_db: Database, clock: SteppedClock) -> AsyncIterator[World]:
+    async with checked_world(sqlite_db, clock) as built:
+        yield built
+
+
+async def offline(w: World, **changes: Any) -> str:
+    """A session whose host lost contact."""
+    w.tune(price_tolerance=Decimal(3))  # So that another offer is inside the approved rate.
+    request_id = await w.running(candidates=("vast",), hours=Decimal(6), **changes)
+    row = (await w.books()).instances[0]
+    assert row.ref is not None
+    w.clouds["vast"].disturb(row.ref, "offline")
+    await w.run(60, 30)
+    return request_id
+
+
+async def choose(
+    w: World, request_id: str, choice: GraceChoice, who: object = ALICE, since: int | None = None
+) -> Reply:
+    decider = facts(who)  # type: ignore[arg-type]
+    return await grace_answers.answer(w.ctx, AnswerGrace(request_id, decider, choice, since))
+
+
+async def grace_of(w: World) -> GraceRow:
+    return (await w.books()).graces[0]
+
+
+async def rows(w: World) -> list[Instance]:
+    return list((await w.books()).instances)
+
+
+def back(w: World, row: Instance) -> None:
+    assert row.ref is not None
+    w.clouds["vast"].disturb(row.ref, "online")
+
+
+async def test_only_its_people_choose_and_only_while_it_waits(one: World) -> None:
+    w = one
+    request_id = await offline(w)
+    since = int((await grace_of(w)).since.timestamp())
+    assert (await choose(w, request_id, GraceChoice.WAIT, DAVE)).code == "not_yours"
+    assert (await choose(w, request_id, GraceChoice.WAIT, ALICE, since - 60)).code == "stale"
+    assert (await choose(w, "nobody", GraceChoice.WAIT)).code == "unknown_id"
+    reply = await choose(w, request_id, GraceChoice.WAIT, BOB, since)
+    assert (reply.code, "waits for its machine until" in reply.sentence) == ("waits", True)
+    grace = await grace_of(w)
+    assert (grace.choice, grace.chosen_by) == (GraceChoice.WAIT, BOB.ref)
+    back(w, (await rows(w))[0])
+    await w.run(60, 30)
+    assert (await grace_of(w)).outcome == "recovered"
+    assert (await choose(w, request_id, GraceChoice.WAIT)).code == "stale"
+
+
+async def test_a_machine_that_is_given_up_ends_its_session(one: World) -> None:
+    w = one
+    request_id = await offline(w)
+    assert (await choose(w, request_id, GraceChoice.GIVE_UP)).code == "terminating"
+    await w.run(180, 30)
+    session = (await w.books()).sessions[0]
+    assert (session.state, session.end_code, w.alive()) == (SessionState.TERMINATED, "asked", [])
+    assert (await grace_of(w)).outcome == "given_up"
+
+
+async def test_a_replacement_runs_beside_the_machine_whose_disk_stays(one: World) -> None:
+    w = one
+    request_id = await offline(w)
+    reply = await choose(w, request_id, GraceChoice.REPLACE)
+    assert reply.code == "replaces", reply
+    assert (await choose(w, request_id, GraceChoice.REPLACE)).code == "stale"
+    await w.run(120, 20)
+    first, second = await rows(w)
+    assert (first.state, second.state, len(w.alive())) == (InstanceState.LIVE, InstanceState.LIVE, 2)
+    assert second.reachable_at is not None
+    books = await w.books()
+    assert (books.sessions[0].state, books.sessions[0].replacements_left) == (SessionState.RUNNING, 0)
+    caps = [grant.total_cap_usd for grant in books.grants]
+    # What the new one may cost, and what waiting may cost, is part of the same approval.
+    assert caps[1] + (await grace_of(w)).limit_usd < caps[0]
+    # The first one works again: it is stopped, so that only its disk is kept, and the replacement goes on.
+    back(w, first)
+    await w.run(180, 30)
+    first, second = await rows(w)
+    assert (first.state, first.status, second.state) == (InstanceState.STOPPED, "stopped", InstanceState.LIVE)
+    assert (await w.books()).sessions[0].state is SessionState.RUNNING
+    assert (await grace_of(w)).ended_at is None
+    # Given up, it ends alone.
+    assert (await choose(w, request_id, GraceChoice.GIVE_UP)).code == "terminating"
+    await w.run(180, 30)
+    first, second = await rows(w)
+    assert (first.state, second.state, len(w.alive())) == (InstanceState.GONE, InstanceState.LIVE, 1)
+    assert (await w.books()).sessions[0].state is SessionState.RUNNING
+
+
+async def test_both_end_at_the_approved_end(one: World) -> None:
+    w = one
+    request_id = await offline(w)
+    assert (await choose(w, request_id, GraceChoice.REPLACE)).ok
+    await w.run(120, 20)
+    await w.run(6 * 3600, 1200)
+    await w.run(300, 30)
+    books = await w.books()
+    assert books.sessions[0].state is SessionState.TERMINATED
+    assert [row.state for row in books.instances] == [InstanceState.GONE] * 2
+    assert w.alive() == []
+    spent = sum(entry.amount_usd for entry in books.entries if entry.kind == "accrue")
+    approved = books.approvals[0].total_cap_usd
+    assert approved is not None
+    assert spent <= approved
+
+
+async def test_a_replacement_that_fails_returns_the_session_to_its_first_machine(one: World) -> None:
+    w = one
+    request_id = await offline(w)
+    w.arm("create_no_credit", "vast", times=None)
+    assert (await choose(w, request_id, GraceChoice.REPLACE)).ok
+    await w.run(120, 20)
+    w.engine.faults.disarm()
+    books = await w.books()
+    assert books.sessions[0].state is SessionState.RUNNING
+    assert books.instances[0].state is InstanceState.LIVE
+    assert {row.state for row in books.instances[1:]} == {InstanceState.REJECTED}
+    assert (books.graces[0].replaced, books.graces[0].ended_at) == (False, None)
+    assert (await choose(w, request_id, GraceChoice.REPLACE)).code == "no_replacement"
+    back(w, books.instances[0])
+    await w.run(60, 30)
+    assert (await grace_of(w)).outcome == "recovered"
+    assert len(w.alive()) == 1
+
+
+async def test_a_job_is_replaced_beside_by_itself_after_ten_minutes(one: World) -> None:
+    w = one
+    await offline(w, run="python train.py")
+    await w.run(480, 60)
+    assert len(await rows(w)) == 1
+    await w.run(180, 30)
+    assert [row.state for row in await rows(w)] == [InstanceState.LIVE] * 2
+    assert (await grace_of(w)).replaced
