@@ -18,6 +18,7 @@ from bot.slack.inbound import WITHHELD, InboundKind, InboundMessage
 BUTTONS: Final = frozenset(
     {
         "accept", "addkey", "approve", "browse", "cancel", "change", "decline", "details", "done", "extend", "form",
+        "grace_give_up", "grace_replace", "grace_wait",
         "held_let_go", "held_saved", "keep", "offer", "offers", "plan", "reject", "revoke", "spare", "terminate",
     }
 )  # fmt: skip

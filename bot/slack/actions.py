@@ -105,7 +105,7 @@ async def _about_session(handler: HandlerContext, job: HandlerJob, verb: str) ->
     if verb == "spare":
         return await idle_termination.keep_running(ctx, KeepRunning(session, facts, seen_end_s=seen_s))
     if verb in GRACE_CHOICES:
-        return await grace_answers.answer(ctx, AnswerGrace(session, facts, GRACE_CHOICES[verb], seen_s))
+        return await grace_answers.answer(ctx, AnswerGrace(session, facts, GRACE_CHOICES[verb], seen_s, job.key))
     if verb in (ACCEPT, DECLINE):
         session, _, offer = job.message.value.partition("/")
         answered = transfer.AnswerOffer(session, facts.actor, accept=verb == ACCEPT, offer=offer)

@@ -42,6 +42,7 @@ class EventKind(Vocabulary):
     INSTANCE_NOT_SWITCHED = "instance.not_switched", "instance not stopped or started"
     INSTANCE_GRACE = "instance.grace", "instance kept although it stopped working"
     INSTANCE_GRACE_OVER = "instance.grace_over", "instance no longer kept in grace"
+    SESSION_GRACE_CHOICE = "session.grace_choice", "somebody chose what happens to a machine in grace"
     INSTANCE_NOT_KEPT = "instance.not_kept", "instance not kept although it may work again"
     INSTANCE_ADDRESS_CHANGED = "instance.address_changed", "instance address changed"
     INSTANCE_HOST_KEY_CHANGED = "instance.host_key_changed", "instance host key changed"

@@ -160,4 +160,8 @@ async def test_the_same_call_again_is_answered_the_same_and_does_nothing(
             view = await w.view(waiting["id"])
             assert view.session is not None
             assert view.session.state is SessionState.RUNNING
+            row = view.instances[-1]
+            w.clouds[row.cloud].disturb(str(row.ref), "offline")
+            await w.run(60, 30)
+            await caller.post(atlas, "/sessions/{session}/grace", {"choice": "wait"}, {"choice": "give_up"}, **name)
             assert {*caller.seen, MIGRATE, VOLUMES} == {*SPEND, f"/api/v1{REJECT}"}

@@ -45,6 +45,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "/requests/{request}/share": {"person": "nobody"},
     "/sessions/{session}/shares": {"person": "nobody"},
     "/sessions/{session}/transfer": {"person": "nobody"},
+    "/sessions/{session}/grace": {"choice": "wait"},
     "/bills/{bill}/confirm": {"amount": 1},
     "/unreachable/gone": {"ids": ["ins_nowhere"]},
     "/volumes": {"name": "!", "size": "x"},
@@ -55,6 +56,7 @@ BODIES: dict[str, dict[str, Any]] = {
 CHANGES = {
     ("POST", f"{API}/requests/{{request}}/cancel"),
     ("POST", f"{API}/sessions/{{session}}/done"),
+    ("POST", f"{API}/sessions/{{session}}/grace"),
     ("POST", f"{API}/sessions/{{session}}/stop"),
     ("POST", f"{API}/sessions/{{session}}/start"),
     ("POST", f"{API}/sessions/{{session}}/restart"),

@@ -153,6 +153,8 @@ def instances() -> st.SearchStrategy[Instance]:
         cloud=nonempty,
         name=nonempty,
         price_usd_h=money,
+        storage_usd_h=money,
+        offer=st.just({}),
         status=texts,
         status_text=texts,
         ref=st.none() | nonempty,

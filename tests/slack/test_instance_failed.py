@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bot.practice.reader import all_text
+from bot.practice.reader import all_text, buttons
 from bot.slack.blocks.session.instance_failed import found, interrupted
 from ledger.kernel.states import InstanceState, NotificationKind, OrphanState, RequestState, SessionState
 from ledger.models import Instance, Orphan, Request, Session
@@ -113,3 +113,31 @@ async def test_what_does_not_exist_is_given_up(stage: Stage) -> None:
     books = await stage.w.books()
     (note,) = [note for note in books.notifications if note.kind is NotificationKind.SESSION_INTERRUPTED]
     assert "there is no instance" in note.error
+
+
+async def test_a_machine_in_grace_has_buttons_and_says_whose_cause_it_is(stage: Stage) -> None:
+    card = await stage.ask("/gpu provision 1x4090 2h clouds=vast for=fine-tune")
+    await stage.click("bob", card, stage.approve_button(card))
+    await stage.w.run(60, 20)
+    instance = (await stage.w.books()).instances[0]
+    stage.w.clouds["vast"].disturb(str(instance.ref), "credit_gone")
+    await stage.w.run(60, 30)
+    (asked,) = [message for message in stage.ws.dm_messages("alice") if "paused your machine" in all_text(message)]
+    text = all_text(asked)
+    assert "Vast paused your machine because the team's credit there is used up." in text
+    assert "An operator has been asked to pay." in text
+    assert "What would be lost: a disk without a copy." in text
+    assert "Waiting costs $" in text
+    assert "stopped by its cloud" in all_text(stage.ws.now(card)).lower()
+    wait, replaces, gives_up = buttons(asked)
+    assert [one["text"]["text"] for one in (wait, replaces, gives_up)] == ["Wait", "Replace, keep the disk", "Give up"]
+    await stage.click("alice", asked, str(wait["action_id"]))
+    asked = stage.ws.now(asked)
+    assert "<@U0ALICE> chose: wait." in all_text(asked)
+    assert "Wait" not in [one["text"]["text"] for one in buttons(asked)]
+    reply = await stage.command("alice", "/gpu list")
+    assert "stopped by its cloud, in grace" in str(reply) + "".join(map(all_text, stage.ws.ephemerals("alice")))
+    await stage.click("alice", asked, str(gives_up["action_id"]))
+    await stage.w.run(180, 30)
+    assert (await stage.w.books()).sessions[0].end_code == "asked"
+    assert buttons(stage.ws.now(asked)) == []

@@ -223,12 +223,16 @@ async def work_done(deps: Deps, who: SessionOwner, session: SessionParam, body: 
     return done(await service.done(deps.ctx, command), url=f"/api/v1/sessions/{row.id}")
 
 
-@router.post("/sessions/{session}/grace", status_code=202, responses=refusals(404, 409))
-async def grace(deps: Deps, who: SessionOwner, session: SessionParam, body: GraceIn) -> Done:
+@router.post("/sessions/{session}/grace", status_code=202, response_model=Done, responses=refusals(404, 409))
+async def grace(deps: Deps, who: SessionOwner, session: SessionParam, body: GraceIn, key: Repeat) -> Any:
     """Choose what happens to the session's machine that stopped working and is kept: wait, replace or give_up."""
     row = await session_named(deps, who, session)
-    command = AnswerGrace(row.id, DeciderFacts(who.actor), body.choice)
-    return done(await grace_answers.answer(deps.ctx, command), url=f"/api/v1/sessions/{row.id}")
+
+    async def choose(call: str) -> tuple[int, Done]:
+        command = AnswerGrace(row.id, DeciderFacts(who.actor), body.choice, key=call)
+        return 202, done(await grace_answers.answer(deps.ctx, command), url=f"/api/v1/sessions/{row.id}")
+
+    return await once(deps, who, key, f"POST /sessions/{row.id}/grace {body.model_dump_json()}", choose)
 
 
 @router.post("/sessions/{session}/stop", status_code=202, responses=refusals(404, 409))

@@ -185,6 +185,7 @@ def grace(
     session: Named,
     choice: Annotated[str, typer.Argument(help="wait, replace (its disk stays) or give-up.")],
     yes: Yes = False,
+    idempotency_key: IdempotencyKey = "",
     as_json: Json = False,
 ) -> None:
     """Decide about a machine that stopped working and is kept: wait for it, replace it, or give it up."""
@@ -193,9 +194,8 @@ def grace(
         fail(f'"{choice[:40]}" is not wait, replace or give-up.', 2)
     question = end_question if said == GraceChoice.GIVE_UP else _no_question
     body = {"choice": said}
-    _asked(
-        named, question, ENDABLE_SESSION, lambda api: api.post(f"/sessions/{named}/grace", body), yes, as_json=as_json
-    )
+    path = f"/sessions/{named}/grace"
+    _asked(named, question, ENDABLE_SESSION, lambda api: api.post(path, body, idempotency_key), yes, as_json=as_json)
 
 
 def _no_question(_one: SessionOut) -> str:

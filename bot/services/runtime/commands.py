@@ -159,6 +159,8 @@ class AnswerGrace:
     decider: DeciderFacts
     choice: GraceChoice
     seen_since_s: int | None = None
+    #: Names the call, as in `Switch`.
+    key: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,17 +13,24 @@ from bot.services.notifications.interruption import notify_interruption
 from bot.services.runtime.clock_guard import clock_problem
 from bot.services.runtime.commands import AnswerGrace, Reply, refuse
 from bot.services.runtime.context import Context
+from bot.services.runtime.idempotency import KEPT
 from ledger.core import Tx, record
 from ledger.kernel.end_reason import EndReason
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.steps.grace import GraceChoice, GraceOutcome
 from ledger.models import GraceRow, Instance, Session
+from ledger.queries.journal import done_before
 from ledger.queries.runs.graces import change_grace, graces_of_sessions
 
 _REFUSED = (
     "That request has no session whose machine could wait.",
     "Only its owner, a fallback contact or an approver can decide about this machine.",
 )
+_DONE = {
+    GraceChoice.WAIT: ReplyCode.WAITS,
+    GraceChoice.REPLACE: ReplyCode.REPLACES,
+    GraceChoice.GIVE_UP: ReplyCode.TERMINATING,
+}
 NOT_COVERED = (
     "The approval covers no replacement: none is left, its amount is used up, or no other offer fits. "
     "The machine still waits. Ask for another one to replace it."
@@ -38,6 +45,9 @@ async def answer(ctx: Context, command: AnswerGrace) -> Reply:
 
     async def choose(tx: Tx, session: Session, now: datetime) -> Reply:
         data = {"session_id": session.id}
+        done = await done_before(tx, session.id, {EventKind.SESSION_GRACE_CHOICE}, command.key, now - KEPT)
+        if done is not None:  # The process ended before it could reply.
+            return Reply(True, _DONE[command.choice], done.reason, data)
         in_grace = (await graces_of_sessions(tx, [session.id])).get(session.id)
         seen = command.seen_since_s
         if in_grace is None or (seen is not None and seen != int(in_grace.since.timestamp())):
@@ -47,9 +57,8 @@ async def answer(ctx: Context, command: AnswerGrace) -> Reply:
             return await _replace(ctx, tx, in_grace, row, session, command, now)
         if command.choice is GraceChoice.GIVE_UP:
             return await _give_up(ctx, tx, in_grace, row, session, command, now)
-        await _note(ctx, tx, in_grace, row, command, now)
         said = f"Session {session.short_id} waits for its machine until {in_grace.until:%Y-%m-%d %H:%M} UTC."
-        return Reply(True, ReplyCode.WAITS, said, data)
+        return await _chosen(ctx, tx, in_grace, row, command, said, now)
 
     reply = await authorization.acted(ctx, command.session, command.decider, _REFUSED, choose)
     if reply.ok:
@@ -58,11 +67,16 @@ async def answer(ctx: Context, command: AnswerGrace) -> Reply:
     return reply
 
 
-async def _note(ctx: Context, tx: Tx, in_grace: GraceRow, row: Instance, command: AnswerGrace, now: datetime) -> None:
-    actor = command.decider.actor
+async def _chosen(
+    ctx: Context, tx: Tx, in_grace: GraceRow, row: Instance, command: AnswerGrace, said: str, now: datetime
+) -> Reply:
+    """Record a choice with its reply, and show the message about the machine anew."""
+    actor, session_id = command.decider.actor, in_grace.session_id
     await change_grace(tx, in_grace.id, choice=command.choice, chosen_by=actor.ref)
-    record(tx, now, actor, row.id, EventKind.INSTANCE_GRACE, reason=f"{actor.ref} chose: {command.choice}.")
+    data = {"choice": str(command.choice), "instance_id": row.id}
+    record(tx, now, actor, session_id, EventKind.SESSION_GRACE_CHOICE, reason=said, key=command.key, data=data)
     await notify_interruption(tx, ctx.policy, row, now)
+    return Reply(True, _DONE[command.choice], said, {"session_id": session_id})
 
 
 async def _replace(
@@ -74,22 +88,23 @@ async def _replace(
     plight = await grace.plight_of(ctx, tx, in_grace, row, session, now)
     if not plight.can_replace or not await grace.replace(ctx, tx, in_grace, row, session, now):
         return refuse(ReplyCode.NO_REPLACEMENT, NOT_COVERED, data)
-    await _note(ctx, tx, in_grace, row, command, now)
     until = f"{in_grace.until:%Y-%m-%d %H:%M} UTC"
     said = f"Session {session.short_id} gets a replacement. The disk of its first machine stays until {until}."
-    return Reply(True, ReplyCode.REPLACES, said, data)
+    return await _chosen(ctx, tx, in_grace, row, command, said, now)
 
 
 async def _give_up(
     ctx: Context, tx: Tx, in_grace: GraceRow, row: Instance, session: Session, command: AnswerGrace, now: datetime
 ) -> Reply:
     """End the machine that waits, or the whole session where it has no other one."""
-    actor, data = command.decider.actor, {"session_id": session.id}
-    await _note(ctx, tx, in_grace, row, command, now)
+    actor = command.decider.actor
+    said = f"Session {session.short_id} is ending."
+    if in_grace.replaced:
+        said = f"The first machine of session {session.short_id} ends with its disk. The replacement continues."
+    reply = await _chosen(ctx, tx, in_grace, row, command, said, now)
     await grace.close(ctx, tx, in_grace, row, GraceOutcome.GIVEN_UP, now)
     if in_grace.replaced:
         await end_instance(tx, row, EndReason.ASKED, f"{actor.ref} gave it up.", now, actor)
-        said = f"The first machine of session {session.short_id} ends with its disk. The replacement continues."
-        return Reply(True, ReplyCode.TERMINATING, said, data)
+        return reply
     await end_session(ctx, tx, session.id, EndReason.ASKED, f"{actor.ref} gave its machine up.", actor, now)
-    return Reply(True, ReplyCode.TERMINATING, f"Session {session.short_id} is ending.", data)
+    return reply

@@ -29,6 +29,7 @@ JOB = JobRequest(gpu=GpuConstraint(("A100-80GB",), 4, 4), hours=Decimal(6), reas
 
 def instance(state: InstanceState, **columns: Any) -> Instance:
     facts = {"n": 1, "cloud": "vast", "name": "gpu-4xA100-label", "price_usd_h": Decimal("4.2")}
+    facts |= {"storage_usd_h": Decimal("0.02"), "offer": {}}
     texts = {"outcome": "", "status": "", "status_text": ""}
     return Instance(state=state, **(facts | texts | columns))
 

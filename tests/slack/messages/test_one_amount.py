@@ -88,7 +88,7 @@ async def test_every_surface_shows_the_same_amount_through_stops_and_extensions(
 
 
 async def test_every_surface_shows_the_same_amount_after_a_failover(stage: Stage) -> None:
-    stage.w.tune(price_tolerance=Decimal(3))
+    stage.w.tune(price_tolerance=Decimal(3), grace_usd=Decimal(0))  # Nothing is paid for waiting until the bid wins.
     await stage.restart(stage.ctx)
     card = await stage.ask("/gpu provision 1x4090 2h clouds=vast spot=yes for=fine-tune")
     await stage.click("bob", card, stage.approve_button(card))

@@ -69,8 +69,10 @@ def _allows(verdict: Event) -> bool:
 
 
 def _costs(books: Books, now: datetime) -> Iterator[Violation]:
+    ended = {row.id: row.terminate_asked_at or row.ended_at for row in books.instances}
     for grace in books.graces:
-        at = grace.ended_at or now
+        # One whose machine has ended is closed by the next pass.
+        at = grace.ended_at or min(now, ended[grace.instance_id] or now)
         cost_usd = grace.spent_usd
         if grace.ended_at is None:
             cost_usd = cost_until(grace.spent_usd, grace.usd_h, grace.rated_at, at)

@@ -28,9 +28,9 @@ from ledger.models import GraceRow, Instance, Orphan, Request, Session
 
 #: The verbs of the buttons about a machine in grace.
 GRACE_CHOICES: Final = {
-    "grace-wait": GraceChoice.WAIT,
-    "grace-replace": GraceChoice.REPLACE,
-    "grace-give-up": GraceChoice.GIVE_UP,
+    "grace_wait": GraceChoice.WAIT,
+    "grace_replace": GraceChoice.REPLACE,
+    "grace_give_up": GraceChoice.GIVE_UP,
 }
 
 
@@ -83,11 +83,16 @@ def _in_grace(session: Session, row: Instance, grace: GraceRow, lead: str, now: 
     costs = session_state.grace_line(grace, now, when(grace.until))
     text = f":warning: {lead} does not work now. {safe(why, SENTENCE_MAX)} {costs} {risk}"
     value = f"{session.id}/{int(grace.since.timestamp())}"
+    may_wait = grace.choice is None and not grace.replaced
     replaces = not grace.replaced and session.nodes == 1 and session.replacements_left > 0
+    short = session.short_id
+    question = confirm("Give up", GIVE_UP, "Give up", is_danger=True)
     buttons = [
-        button("Wait", "grace-wait", value) if grace.choice is None and not grace.replaced else None,
-        button("Replace, keep the disk", "grace-replace", value) if replaces else None,
-        button("Give up", "grace-give-up", value, style="danger", confirm=confirm("Give up", GIVE_UP, "Give up")),
+        button("Wait", f"grace_wait:{short}", value, label=f"Wait for session {short}") if may_wait else None,
+        button("Replace, keep the disk", f"grace_replace:{short}", value, label=f"Replace the machine of {short}")
+        if replaces
+        else None,
+        button("Give up", f"grace_give_up:{short}", value, label=f"Give up session {short}", confirm=question),
     ]
     chosen = f"{person(grace.chosen_by)} chose: {_CHOSEN[grace.choice]}." if grace.choice and grace.chosen_by else ""
     body = " ".join(filter(None, (text.strip(), chosen)))
