@@ -10,7 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Generic, TypeVar, overload
+from typing import Annotated, Generic, TypeVar, overload
+
+from pydantic import Field
 
 #: Where a read goes on: only who made the answer reads it, and None means that nothing follows.
 Rest = Mapping[str, str] | None
@@ -33,9 +35,9 @@ class Completeness:
     `why` is one sentence for people about what is missing. `since` is when a stale answer was true.
     """
 
-    extent: Extent
-    why: str = ""
-    since: datetime | None = None
+    extent: Annotated[Extent, Field(description="complete, partial, stale or unknown.")]
+    why: Annotated[str, Field(description="What is missing, in one sentence; empty where nothing is.")] = ""
+    since: Annotated[datetime | None, Field(description="When a stale answer was true; else null.")] = None
 
     def __post_init__(self) -> None:
         """Refuse what means nothing: a part without a reason, or an age without a time."""

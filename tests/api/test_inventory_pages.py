@@ -13,6 +13,7 @@ import pytest
 
 from bot.services.market.snapshots import PINNED_S
 from ledger.kernel.clock import Clock
+from providers.completeness import AnswerPart
 from providers.contract import Offer, Provider
 from tests.api.door import Door, code_of, opened
 from tests.bench.market import CLOUDS, Shelf, offers
@@ -31,11 +32,11 @@ class Moving(Shelf):
         self._draw = random.Random(name)
         self.asked = 0
 
-    async def offers(self, *_: object, **__: object) -> tuple[Offer, ...]:
+    async def offers(self, *_: object, **__: object) -> AnswerPart[Offer]:
         """Return the same number of offers, at other prices, a tenth of them under new ids."""
         self.asked += 1
         self._offers = tuple(self._moved(one) for one in self._offers)
-        return self._offers
+        return AnswerPart(self._offers)
 
     def _moved(self, one: Offer) -> Offer:
         price = (one.price_usd_h or Decimal(1)) * Decimal(self._draw.randrange(80, 125)) / 100

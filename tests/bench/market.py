@@ -16,6 +16,7 @@ from bot.services.market.catalog import Catalog, MarketListing
 from bot.services.market.document import market_page, pieces
 from ledger.kernel.job import GpuConstraint, JobRequest
 from providers.capabilities import BillingRule, BillingStart, Capabilities
+from providers.completeness import AnswerPart
 from providers.contract import Offer, Provider, Stock
 from providers.gpus.table import GPUS
 from tests.support.clock import SteppedClock
@@ -49,9 +50,9 @@ class Shelf:
             free=name == "kaggle", billing=BillingRule() if name == "vast" else create,
         )  # fmt: skip
 
-    async def offers(self, *_: object, **__: object) -> tuple[Offer, ...]:
+    async def offers(self, *_: object, **__: object) -> AnswerPart[Offer]:
         """Everything, at once: the transport costs nothing here."""
-        return self._offers
+        return AnswerPart(self._offers)
 
 
 def offers(cloud: str, count: int, clock: SteppedClock) -> Iterator[Offer]:

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -37,8 +38,12 @@ NAMES = ("vast", "runpod")
 
 
 @pytest.fixture
-async def clouds(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
-    """Two clouds that are set up and answer."""
+async def clouds(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> AsyncIterator[None]:
+    """Two clouds that are set up and answer, at a pace that only practice allows."""
+    (tmp_path / "policy.yml").write_text("timing: {pace: 0.001}\n")
+    monkeypatch.setenv("GPU_SHOPPER_POLICY", str(tmp_path / "policy.yml"))
+    monkeypatch.setenv("GPU_SHOPPER_PRACTICE", "true")
+    monkeypatch.setenv("GPU_SHOPPER_SLACK_API_URL", "http://127.0.0.1:9/")
     found = sandboxes(SystemClock(), SandboxTiming.quick(), names=NAMES, bad_rows=True)
     async with serving(build_app(found)) as url:
         for name, cloud in found.items():

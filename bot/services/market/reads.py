@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final, NamedTuple
 
@@ -54,6 +54,8 @@ class _Known(NamedTuple):
     answered: CloudOffers
     at_s: float
     ended_s: float
+    #: There is more, which nobody wanted.
+    has_rest: bool = False
 
 
 @dataclass(slots=True)
@@ -61,8 +63,10 @@ class _Read:
     """A read under way: its first answer, and the task that continues to the end."""
 
     first: asyncio.Future[CloudOffers]
-    task: asyncio.Task[None]
     at_s: float
+    #: Whether somebody wants all of it.
+    whole: bool
+    task: asyncio.Task[None] = field(init=False)
 
 
 def in_micros(offer: Offer) -> Offer:
@@ -91,19 +95,21 @@ class CloudReads:
         #: Every task under way, also of a read that a fresh one has taken the place of.
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def first(self, asked: Question, *, since_s: float | None = None) -> CloudOffers:
+    async def first(self, asked: Question, *, since_s: float | None = None, whole: bool = True) -> CloudOffers:
         """Return the first answer to a question, or a whole one where it is known.
 
         With `since_s` nothing counts that was read before that monotonic second, and no copy does; infinity asks anew.
+        What is not `whole` is read no further than the first answer, where no copy has the rest.
         """
         now_s, cloud = self._clock.monotonic(), asked.cloud
         known = self._known.get(asked)
+        known = None if known and known.has_rest and whole else known
         if known and now_s - known.ended_s < self._keep_s(cloud) and (since_s is None or known.at_s >= since_s):
             return known.answered
         if since_s is None and now_s < self._slow.get(cloud, now_s):
             sentence = f"{cloud} asked to be left alone for now."
             return CloudOffers(_failed(cloud, self._clock.now(), sentence), ())
-        result = await asyncio.shield(self._started(asked, since_s).first)
+        result = await asyncio.shield(self._started(asked, since_s, whole=whole).first)
         # The cloud may have reported a rate limit just now: its last answer is better than none.
         if since_s is None and not result.answer.ok and known and now_s - known.ended_s < self._keep_s(cloud):
             return known.answered
@@ -136,16 +142,17 @@ class CloudReads:
     def _keep_s(self, cloud: str) -> float:
         return STRETCHED_S if cloud in self._slow else FRESH_S
 
-    def _started(self, asked: Question, since_s: float | None) -> _Read:
+    def _started(self, asked: Question, since_s: float | None, *, whole: bool) -> _Read:
         read = self._reads.get(asked)
         if read is not None and (since_s is None or read.at_s >= since_s or not read.first.done()):
+            read.whole |= whole
             return read
         first: asyncio.Future[CloudOffers] = asyncio.get_running_loop().create_future()
-        task = asyncio.create_task(self._read(asked, first, copied=since_s is None), name=f"offers-{asked.cloud}")
-        read = _Read(first, task, self._clock.monotonic())
+        read = _Read(first, self._clock.monotonic(), whole)
+        read.task = asyncio.create_task(self._read(asked, read, copied=since_s is None), name=f"offers-{asked.cloud}")
         self._reads[asked] = read
-        self._tasks.add(task)
-        task.add_done_callback(lambda _: self._ended(asked, read))
+        self._tasks.add(read.task)
+        read.task.add_done_callback(lambda _: self._ended(asked, read))
         return read
 
     def _ended(self, asked: Question, read: _Read) -> None:
@@ -158,9 +165,9 @@ class CloudReads:
             else:
                 read.first.set_exception(error)
 
-    async def _read(self, asked: Question, first: asyncio.Future[CloudOffers], *, copied: bool) -> None:
+    async def _read(self, asked: Question, read: _Read, *, copied: bool) -> None:
         """Read the first answer, and then the rest from the copy of the market, or call by call."""
-        cloud, constraint, disk_gb, spot = asked
+        (cloud, constraint, disk_gb, spot), first = asked, read.first
         at, at_s = self._clock.now(), self._clock.monotonic()
         try:
             async with asyncio.timeout(self._deadline_s):
@@ -183,8 +190,10 @@ class CloudReads:
             found += copy[0]
             first.set_result(self._keep(asked, found, COMPLETE, at, at_s, copied_at=copy[1]))
             return
-        reading = answer.rest is not None
-        first.set_result(self._keep(asked, found, answer.completeness, at, at_s, reading=reading))
+        has_rest, reading = answer.rest is not None, answer.rest is not None and read.whole
+        first.set_result(
+            self._keep(asked, found, answer.completeness, at, at_s, reading=reading, has_rest=has_rest and not reading)
+        )
         if reading:
             await self._read_rest(asked, answer, found, at, at_s)
 
@@ -222,6 +231,7 @@ class CloudReads:
         reading: bool = False,
         copied_at: datetime | None = None,
         ended_s: float | None = None,
+        has_rest: bool = False,
     ) -> CloudOffers:
         """Keep what was read so far, unless a later read has answered already."""
         cloud = asked.cloud
@@ -237,7 +247,7 @@ class CloudReads:
         )  # fmt: skip
         known = self._known.get(asked)
         if known is None or known.at_s <= at_s:
-            self._known[asked] = _Known(answered, at_s, at_s if ended_s is None else ended_s)
+            self._known[asked] = _Known(answered, at_s, at_s if ended_s is None else ended_s, has_rest)
         self._forget_old(self._clock.monotonic())
         return answered
 

@@ -93,7 +93,7 @@ async def _fitting(ctx: Context, looking: Sequence[_Waiter], jobs: Sequence[JobR
     every = [job for job in jobs if job.wait] or [one.job for one in looking]
     wide = rules.together(every)
     await ctx.pressure.ease()
-    market = await ctx.catalog.market(wide, wide.disk_gb, policy=ctx.policy)
+    market = await ctx.catalog.market(wide, wide.disk_gb, policy=ctx.policy, whole=False)
     own = await ctx.catalog.own_history()
     how: Mapping[str, Any] = {"to_run": True, "own": own, "top": 1}
     return await asyncio.to_thread(_matches, ctx, market, [(one.claim.row_id, one.job) for one in looking], how)

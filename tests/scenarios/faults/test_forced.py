@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any, cast
@@ -10,6 +9,7 @@ from typing import Any, cast
 from bot.services.market.reads import FRESH_S, STRETCHED_S
 from ledger.kernel.states import InstanceState, SessionState
 from ledger.models import Instance, Session
+from providers.completeness import AnswerPart
 from providers.contract import Offer, Provider
 from providers.errors import RateLimited
 from tests.services.webhooks.test_subscriptions import ATLAS, HERMES, hook, log_of, principal, program, pump, told
@@ -30,7 +30,7 @@ class Busy(InFront):
         self.is_busy = False
         self.refused = 0
 
-    async def offers(self, *args: Any, **options: Any) -> Sequence[Offer]:
+    async def offers(self, *args: Any, **options: Any) -> AnswerPart[Offer]:
         if self.is_busy:
             self.refused += 1
             raise RateLimited("vast", "vast was called too often")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from bot.services.instances import launch
 from ledger.kernel.job import GpuConstraint
 from ledger.kernel.states import InstanceState, RequestState
+from providers.completeness import AnswerPart
 from providers.contract import Offer, Provider
 from tests.support.world import BOB, CAROL, World
 
@@ -26,9 +26,10 @@ class Market:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
-    async def offers(self, *args: Any, **kwargs: Any) -> Sequence[Offer]:
+    async def offers(self, *args: Any, **kwargs: Any) -> AnswerPart[Offer]:
         found = await self._inner.offers(*args, **kwargs)
-        return tuple(replace(o, price_usd_h=o.price_usd_h + self.more_usd_h) for o in found if o.price_usd_h)
+        dearer = (replace(o, price_usd_h=o.price_usd_h + self.more_usd_h) for o in found if o.price_usd_h)
+        return replace(found, items=tuple(dearer))
 
     async def requote(self, *args: Any, **kwargs: Any) -> Offer | None:
         found = await self._inner.requote(*args, **kwargs)

@@ -16,6 +16,7 @@ from ledger.kernel.event_kind import EventKind
 from ledger.kernel.states import RequestState, SessionState
 from ledger.models import Event, Session
 from ledger.queries.access import lock_consumer
+from providers.completeness import AnswerPart
 from providers.contract import Offer, Provider
 from tests.services.checkpoints.test_verification import looks_at
 from tests.services.migrations.run import PLACE, SOURCE, Run, running
@@ -33,9 +34,10 @@ class Priced:
     def __getattr__(self, name: str) -> object:
         return getattr(self._inner, name)
 
-    async def offers(self, *args: object, **how: object) -> tuple[Offer, ...]:
+    async def offers(self, *args: object, **how: object) -> AnswerPart[Offer]:
         self.listings += 1
-        return tuple(map(self._change, await self._inner.offers(*args, **how)))  # type: ignore[arg-type]
+        found = await self._inner.offers(*args, **how)  # type: ignore[arg-type]
+        return replace(found, items=tuple(map(self._change, found)))
 
 
 def priced(w: World, share: str, of_usd_h: Decimal | None = None) -> dict[str, Priced]:
