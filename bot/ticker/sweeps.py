@@ -92,6 +92,16 @@ def market_copy(ctx: Context, cloud: str) -> Callable[[], Awaitable[int]]:
     return copied
 
 
+def _cloud_jobs(ctx: Context) -> list[ScheduledJob]:
+    """Return the jobs of each cloud: the copy of its market, and the watch over its instances."""
+    tick_s, copied = ctx.timing.tick_s, ctx.catalog.copied_clouds
+    table = [ScheduledJob(f"market-{cloud}", market_copy(ctx, cloud), tick_s, drain=False) for cloud in copied]
+    for cloud in ctx.providers:
+        watch, woken = CloudWatch(ctx, cloud), (ctx.hints.sweep,)
+        table.append(ScheduledJob(f"watch-{cloud}", watch.look, tick_s, woken, drain=False, hurry=watch.hurry))
+    return table
+
+
 def jobs(ctx: Context, messenger: Messenger | None, recover: Recover | None) -> list[ScheduledJob]:
     """Return every job of one process.
 
@@ -143,11 +153,7 @@ def jobs(ctx: Context, messenger: Messenger | None, recover: Recover | None) -> 
         ScheduledJob("leftovers", lambda: cleanup.leftovers_due(ctx), cleanup.LOOK_S, (hints.leftovers,), drain=False),
         ScheduledJob("answers", lambda: idempotency.forget_due(ctx), idempotency.FORGET_EVERY_S, drain=False),
     ]
-    copied = ctx.catalog.copied_clouds
-    table += [ScheduledJob(f"market-{cloud}", market_copy(ctx, cloud), tick_s, drain=False) for cloud in copied]
-    for cloud in ctx.providers:
-        watch = CloudWatch(ctx, cloud)
-        table.append(ScheduledJob(f"watch-{cloud}", watch.look, tick_s, (hints.sweep,), drain=False, hurry=watch.hurry))
+    table += _cloud_jobs(ctx)
     if messenger is not None:
         table.append(ScheduledJob("outbox", lambda: dispatch.deliver_due(ctx, messenger), tick_s, shown, width=WIDTH))
     if recover is not None:
