@@ -99,6 +99,7 @@ async def test_every_door_says_with_one_sentence_why_nothing_moves_and_what_ends
 
 
 async def test_meanwhile_a_look_ends_nothing_and_people_and_approved_ends_do(w: World) -> None:
+    w.tune(grace_usd=Decimal(0))  # So that the machine that its cloud stops is not kept.
     ended = await w.running(candidates=("vast",))
     over = await w.running(candidates=("vast",), hours=Decimal(1))
     broken = await w.running(candidates=("vast",))
@@ -106,7 +107,7 @@ async def test_meanwhile_a_look_ends_nothing_and_people_and_approved_ends_do(w: 
     assert view.instances[0].ref is not None
     twin = rent(w, view.instances[0].name)
     stray = await rowless(w)
-    w.clouds["vast"].disturb(view.instances[0].ref, "offline")
+    w.clouds["vast"].disturb(view.instances[0].ref, "expire")
     await w.end(ended)
     await w.run(180, 30)
     assert len(w.alive()) == 4

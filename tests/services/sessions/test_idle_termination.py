@@ -225,7 +225,7 @@ async def test_1551_silence_that_nobody_could_hear_ends_nobody(one: World, monke
         await pass_time(w, 30)
         assert {note.destination for note in await told(w)} == {ALICE.id, "UFALLBACK"}
         reachable(w)
-        await pass_time(w, 90)
+        await pass_time(w, 200)
         row = await session(w)
         assert (row.state, row.early_end_at) == (SessionState.RUNNING, None)
         assert [entry[3] for entry in w.board.shown if entry[::2] == (KIND, "UFALLBACK")] == [1, 2]
