@@ -17,6 +17,7 @@ from tests.bench.agent import measure as measure_agent
 from tests.bench.agent import measure_files as measure_agent_files
 from tests.bench.api import measure as measure_api
 from tests.bench.api import replicas as measure_replicas
+from tests.bench.cold import cold as measure_cold
 from tests.bench.costs import report as measure_costs
 from tests.bench.fleet import report as measure_fleet
 from tests.bench.latency import measure as measure_latency
@@ -165,6 +166,13 @@ async def latency() -> None:
         _line(name, value, aim)
 
 
+async def cold() -> None:
+    """What the first request of a cold market waits for."""
+    print("\nCold: 40 first requests at the documented pace of each cloud, on a clock that only waits move")
+    for name, value, aim in await measure_cold():
+        _line(name, value, aim)
+
+
 async def surface() -> None:
     """What one process takes to make what people see."""
     print("\nSurface: a request card, lists of 500 sessions and pages of 20,000 offers, in this process's CPU time")
@@ -239,6 +247,7 @@ def main() -> None:
         "fleet": fleet,
         "throughput": throughput,
         "latency": latency,
+        "cold": cold,
         "surface": surface,
         "statements": statements,
         "startup": startup,
