@@ -17,7 +17,6 @@ from tests.bench.agent import measure as measure_agent
 from tests.bench.agent import measure_files as measure_agent_files
 from tests.bench.api import measure as measure_api
 from tests.bench.api import replicas as measure_replicas
-from tests.bench.cold import cold as measure_cold
 from tests.bench.costs import report as measure_costs
 from tests.bench.fleet import report as measure_fleet
 from tests.bench.latency import measure as measure_latency
@@ -25,6 +24,7 @@ from tests.bench.load import PEOPLE, Result, closed_loop, open_loop, signed, sla
 from tests.bench.market import market as measure_market
 from tests.bench.ranking import MISSED
 from tests.bench.ranking import ranking as measure_ranking
+from tests.bench.speeds.cold import cold as measure_cold
 from tests.bench.speeds.table import report as measure_speed
 from tests.bench.startup import measure as measure_startup
 from tests.bench.statements import report as measure_statements
