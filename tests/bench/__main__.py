@@ -24,6 +24,7 @@ from tests.bench.load import PEOPLE, Result, closed_loop, open_loop, signed, sla
 from tests.bench.market import market as measure_market
 from tests.bench.ranking import MISSED
 from tests.bench.ranking import ranking as measure_ranking
+from tests.bench.speeds.cold import cold as measure_cold
 from tests.bench.speeds.table import report as measure_speed
 from tests.bench.startup import measure as measure_startup
 from tests.bench.statements import report as measure_statements
@@ -165,6 +166,13 @@ async def latency() -> None:
         _line(name, value, aim)
 
 
+async def cold() -> None:
+    """What the first request of a cold market waits for."""
+    print("\nCold: 40 first requests at the documented pace of each cloud, on a clock that only waits move")
+    for name, value, aim in await measure_cold():
+        _line(name, value, aim)
+
+
 async def surface() -> None:
     """What one process takes to make what people see."""
     print("\nSurface: a request card, lists of 500 sessions and pages of 20,000 offers, in this process's CPU time")
@@ -239,6 +247,7 @@ def main() -> None:
         "fleet": fleet,
         "throughput": throughput,
         "latency": latency,
+        "cold": cold,
         "surface": surface,
         "statements": statements,
         "startup": startup,

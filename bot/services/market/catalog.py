@@ -173,6 +173,7 @@ class Catalog:
         to_buy: bool = False,
         observed: bool = True,
         whole: bool = True,
+        patient: bool = False,
     ) -> MarketAnswer:
         """Query every wanted cloud's offers for `job` concurrently; a slow or failing cloud affects only itself.
 
@@ -180,7 +181,8 @@ class Catalog:
         on being read after that. With a `policy` each cloud is asked for hosts whose driver can run the image that it
         would get. With `to_buy` each account is checked meanwhile, and a cloud that fails the check has no offers. Each
         offer is `observed`: it has the record of own sessions on its host. A `fresh` answer was read from now on, or
-        from the time `since` on. What need not be `whole` is one call to each cloud, and what the copies hold.
+        from the time `since` on. What need not be `whole` is one call to each cloud, and what the copies hold. Who
+        is `patient` waits until all of it was read.
         """
         named = [name for name in self._providers if self._is_wanted(name, job)]
         alone = {name: self._alone(name, job) for name in named}
@@ -188,7 +190,9 @@ class Catalog:
         spot = {SpotPolicy.NO: False, SpotPolicy.YES: True, SpotPolicy.ANY: None}[job.spot]
         least = {name: least_cuda(job, policy, name) if policy is not None else None for name in wanted}
         questions = [Question(name, replace(job.gpu, cuda_min=least[name]), disk_gb, spot) for name in wanted]
-        asked = asyncio.ensure_future(self._answers(questions, self._since_s(since, fresh=fresh), whole=whole))
+        asked = asyncio.ensure_future(
+            self._answers(questions, self._since_s(since, fresh=fresh), whole=whole, patient=patient)
+        )
         checked = asyncio.gather(*(self.checks.check(name) for name in wanted if to_buy))
         results = [self._linked(*self._without_spot(answer, offers, job), job) for answer, offers in await asked]
         balances: dict[str, Balance | None] = {}
@@ -210,7 +214,9 @@ class Catalog:
         records = await self._read_hosts() if observed else {}
         return MarketAnswer(_with_records(found, records), tuple(answers), balances)
 
-    async def _answers(self, questions: Sequence[Question], since_s: float | None, *, whole: bool) -> list[CloudOffers]:
+    async def _answers(
+        self, questions: Sequence[Question], since_s: float | None, *, whole: bool, patient: bool
+    ) -> list[CloudOffers]:
         """Ask each cloud, and wait for the rest of what they sell; not much longer than the first cloud took."""
         firsts = [asyncio.ensure_future(self._reads.first(one, since_s=since_s, whole=whole)) for one in questions]
         if not firsts:
@@ -219,7 +225,7 @@ class Catalog:
         await asyncio.wait(firsts, return_when=asyncio.FIRST_COMPLETED)
         first_at = loop.time()
         found = await asyncio.gather(*firsts)
-        left_s = None if self.patience_s is None else first_at + self.patience_s - loop.time()
+        left_s = None if patient or self.patience_s is None else first_at + self.patience_s - loop.time()
         if whole:
             await self._reads.rest(questions, left_s)
         return [self._reads.now(one, first) for one, first in zip(questions, found, strict=True)]

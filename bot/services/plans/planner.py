@@ -23,7 +23,15 @@ from bot.rules.sizing import model_config
 from bot.rules.sizing.unsaid import assumed, unknown
 from bot.rules.sizing.workload import Workload, architecture
 from bot.rules.values.reply_code import ReplyCode
-from bot.services.market.answers import CloudAnswer, absent, most_answered, nothing_found, refusals, without_key
+from bot.services.market.answers import (
+    CloudAnswer,
+    absent,
+    most_answered,
+    nothing_found,
+    refusals,
+    still_reading,
+    without_key,
+)
 from bot.services.market.catalog import Catalog
 from bot.services.runtime.commands import Reply, refuse
 from ledger.kernel.clock import Clock
@@ -96,15 +104,15 @@ class Planned:
         return "" if self.ranked.options else nothing_found(self.answers)
 
 
-async def plan(catalog: Catalog, clock: Clock, job: JobRequest, policy: Policy) -> Planned:
+async def plan(catalog: Catalog, clock: Clock, job: JobRequest, policy: Policy, *, patient: bool = False) -> Planned:
     """Rank the market for `job`.
 
     When nothing fits, the clouds are queried once more for the offers that one limit hides. A model that is not known
-    here is looked up on the Hub, and its numbers become words of the job.
+    here is looked up on the Hub, and its numbers become words of the job. `patient` as in `Catalog.market`.
     """
     job = await described(catalog, job)
     job = replace(job, disk_gb=disk_gb(job, policy))
-    market = await catalog.market(job, job.disk_gb, policy=policy)
+    market = await catalog.market(job, job.disk_gb, policy=policy, patient=patient)
     able = catalog.capabilities
     own = await catalog.own_history()
     proof = market.completeness.proof
@@ -145,6 +153,8 @@ async def rented_hours(catalog: Catalog, clock: Clock, job: JobRequest, policy: 
     An approval covers a time, so a described run is rented for its worst case there.
     """
     planned = await plan(catalog, clock, job, policy)
+    if planned.best is None and still_reading(planned.answers):
+        planned = await plan(catalog, clock, job, policy, patient=True)  # Only the whole market refuses a run.
     best = planned.best
     if best is None:
         reasons = [one.sentence for one in planned.relaxations[:1]]

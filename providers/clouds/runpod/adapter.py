@@ -47,7 +47,7 @@ RATE_LIMITS = {
     "v2": Pace(1.5, burst=20),
     #: The counts of a search behind its first one leave two turns to other searches; the copy of the market fifteen.
     "rest": Pace(1.5, burst=18, wait_max_s=30.0, shares="v2"),
-    "spare": Pace(1.5, burst=5, wait_max_s=0.0, shares="v2"),
+    "spare": Pace(1.5, burst=5, wait_max_s=5.0, shares="v2"),
 }
 
 CAPABILITIES = Capabilities(

@@ -42,6 +42,8 @@ PACE_S: Mapping[str, float] = {
     "clock": 600,
     "drift": 300,
     "machine-keys": 600,
+    "market-runpod": 21600,
+    "market-vast": 21600,
     "transfers": 600,
     "resumes": 300,
     "disks": 600,
