@@ -216,16 +216,15 @@ async def test_the_owners_of_a_budget_hear_of_what_other_tools_take_from_it(w: W
     limits = {"global": {"monthly": Decimal(100)}, "user:*": {"monthly": Decimal(1)}}
     w.tune(budgets=limits, cost_ledger_file=str(path))
 
-    async def told() -> list[str]:
-        return [one.subject for one in (await w.books()).notifications if one.kind == "budget.threshold"]
+    async def told() -> list[tuple[str, str]]:
+        notes = (await w.books()).notifications
+        return sorted((one.subject, one.destination) for one in notes if one.kind == "budget.threshold")
 
+    alices = [("user:UALICE/monthly/2026-03-01/50", to) for to in ("UALICE", "channel:operators")]
     assert await shared_ledger.import_due(w.ctx) == 1
     assert await told() == []  # Nobody's own: the file's costs are those of no user.
     assert (await shared_ledger.append(w.ctx, ALICE, ENTRY | {"amount_usd": "0.6"})).ok
-    assert await told() == ["user:UALICE/monthly/2026-03-01/50"]
+    assert await told() == alices  # A person's own budget warns that person, too.
     w.tune(budgets={"global": {"monthly": Decimal(32)}})  # Lowered meanwhile: what is reached already is told next.
     assert (await shared_ledger.append(w.ctx, BOB, ENTRY | {"amount_usd": 1})).ok
-    assert sorted(await told()) == [
-        "global/monthly/2026-03-01/80",
-        "user:UALICE/monthly/2026-03-01/50",
-    ]
+    assert await told() == [("global/monthly/2026-03-01/80", "channel:operators"), *alices]
