@@ -34,6 +34,8 @@ from providers.contract import Balance, HostRecord, Offer, Provider
 
 #: How long a question waits for the rest of a cloud, beyond the first cloud's answer.
 PATIENCE_S = 3.0
+#: As long as the catalog itself waits.
+USUAL_S = -1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +175,7 @@ class Catalog:
         to_buy: bool = False,
         observed: bool = True,
         whole: bool = True,
-        patient: bool = False,
+        patience_s: float | None = USUAL_S,
     ) -> MarketAnswer:
         """Query every wanted cloud's offers for `job` concurrently; a slow or failing cloud affects only itself.
 
@@ -181,8 +183,8 @@ class Catalog:
         on being read after that. With a `policy` each cloud is asked for hosts whose driver can run the image that it
         would get. With `to_buy` each account is checked meanwhile, and a cloud that fails the check has no offers. Each
         offer is `observed`: it has the record of own sessions on its host. A `fresh` answer was read from now on, or
-        from the time `since` on. What need not be `whole` is one call to each cloud, and what the copies hold. Who
-        is `patient` waits until all of it was read.
+        from the time `since` on. What need not be `whole` is one call to each cloud, and what the copies hold.
+        `patience_s` takes the place of the catalog's own for this question.
         """
         named = [name for name in self._providers if self._is_wanted(name, job)]
         alone = {name: self._alone(name, job) for name in named}
@@ -191,7 +193,7 @@ class Catalog:
         least = {name: least_cuda(job, policy, name) if policy is not None else None for name in wanted}
         questions = [Question(name, replace(job.gpu, cuda_min=least[name]), disk_gb, spot) for name in wanted]
         asked = asyncio.ensure_future(
-            self._answers(questions, self._since_s(since, fresh=fresh), whole=whole, patient=patient)
+            self._answers(questions, self._since_s(since, fresh=fresh), whole=whole, patience_s=patience_s)
         )
         checked = asyncio.gather(*(self.checks.check(name) for name in wanted if to_buy))
         results = [self._linked(*self._without_spot(answer, offers, job), job) for answer, offers in await asked]
@@ -215,7 +217,7 @@ class Catalog:
         return MarketAnswer(_with_records(found, records), tuple(answers), balances)
 
     async def _answers(
-        self, questions: Sequence[Question], since_s: float | None, *, whole: bool, patient: bool
+        self, questions: Sequence[Question], since_s: float | None, *, whole: bool, patience_s: float | None
     ) -> list[CloudOffers]:
         """Ask each cloud, and wait for the rest of what they sell; not much longer than the first cloud took."""
         firsts = [asyncio.ensure_future(self._reads.first(one, since_s=since_s, whole=whole)) for one in questions]
@@ -225,7 +227,8 @@ class Catalog:
         await asyncio.wait(firsts, return_when=asyncio.FIRST_COMPLETED)
         first_at = loop.time()
         found = await asyncio.gather(*firsts)
-        left_s = None if patient or self.patience_s is None else first_at + self.patience_s - loop.time()
+        patience_s = self.patience_s if patience_s == USUAL_S else patience_s
+        left_s = None if patience_s is None else first_at + patience_s - loop.time()
         if whole:
             await self._reads.rest(questions, left_s)
         return [self._reads.now(one, first) for one, first in zip(questions, found, strict=True)]
@@ -309,7 +312,7 @@ class Catalog:
         `how` are the arguments of `rank` that it was ranked by. The clouds are queried once more for the offers that
         one limit hides; only `usable` offers count.
         """
-        wide = await self.market(widest(job, policy), job.disk_gb, whole=False)
+        wide = await self.market(widest(job, policy), job.disk_gb, patience_s=PATIENCE_S)
         usable_ones = [one for one in wide.offers if usable(one)]
         return relax(usable_ones, job, policy, self.capabilities, wide.completeness.proof, **how)
 

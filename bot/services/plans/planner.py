@@ -32,7 +32,7 @@ from bot.services.market.answers import (
     still_reading,
     without_key,
 )
-from bot.services.market.catalog import Catalog
+from bot.services.market.catalog import USUAL_S, Catalog
 from bot.services.runtime.commands import Reply, refuse
 from ledger.kernel.clock import Clock
 from ledger.kernel.job import GpuConstraint, JobRequest, SpotPolicy
@@ -104,15 +104,17 @@ class Planned:
         return "" if self.ranked.options else nothing_found(self.answers)
 
 
-async def plan(catalog: Catalog, clock: Clock, job: JobRequest, policy: Policy, *, patient: bool = False) -> Planned:
+async def plan(
+    catalog: Catalog, clock: Clock, job: JobRequest, policy: Policy, *, patience_s: float | None = USUAL_S
+) -> Planned:
     """Rank the market for `job`.
 
     When nothing fits, the clouds are queried once more for the offers that one limit hides. A model that is not known
-    here is looked up on the Hub, and its numbers become words of the job. `patient` as in `Catalog.market`.
+    here is looked up on the Hub, and its numbers become words of the job. `patience_s` as in `Catalog.market`.
     """
     job = await described(catalog, job)
     job = replace(job, disk_gb=disk_gb(job, policy))
-    market = await catalog.market(job, job.disk_gb, policy=policy, patient=patient)
+    market = await catalog.market(job, job.disk_gb, policy=policy, patience_s=patience_s)
     able = catalog.capabilities
     own = await catalog.own_history()
     proof = market.completeness.proof
@@ -154,7 +156,7 @@ async def rented_hours(catalog: Catalog, clock: Clock, job: JobRequest, policy: 
     """
     planned = await plan(catalog, clock, job, policy)
     if planned.best is None and still_reading(planned.answers):
-        planned = await plan(catalog, clock, job, policy, patient=True)  # Only the whole market refuses a run.
+        planned = await plan(catalog, clock, job, policy, patience_s=None)  # Only the whole market refuses a run.
     best = planned.best
     if best is None:
         reasons = [one.sentence for one in planned.relaxations[:1]]
