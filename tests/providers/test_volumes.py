@@ -177,8 +177,8 @@ async def test_a_404_of_something_in_between_is_no_absence() -> None:
     )
     volumes = adapter[volumes_of("runpod")]
     assert isinstance(volumes, RunPodVolumes)
-    page = HttpReply(404, {}, b"<html>404 Not Found</html>")
-    told = HttpReply(404, {}, b'{"title": "Not Found", "status": 404, "detail": "network volume not found"}')
+    page = HttpReply(404, {}, "<html>404 Not Found</html>", None)
+    told = HttpReply(404, {}, "", {"title": "Not Found", "status": 404, "detail": "network volume not found"})
     assert (volumes._gone(page), volumes._gone(told)) == (False, True)
     for provider in adapter.values():
         await provider.close()

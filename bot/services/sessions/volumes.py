@@ -87,6 +87,8 @@ async def with_volume(ctx: Context, actor: Actor, job: JobRequest) -> JobRequest
     if row is None or session.state is not SessionState.RUNNING or session.deadline is None:
         return _cannot(job.volume, "it is not ready yet, or it is ending")
     cloud, offer = machines_of(row.cloud), offer_from_json(row.offer)
+    if row.absent_at:
+        return _cannot(job.volume, f"{cloud} does not list it now. Try again when it does")
     others = [name for name in job.candidates if name != cloud]
     if job.candidates and cloud not in job.candidates:
         without = [name for name in others if name not in ctx.volume_clouds]
