@@ -14,7 +14,7 @@ from bot.rules.instances.circuit_breaker import trips
 from bot.rules.values.command_text import cli_command
 from bot.rules.values.labels import LabelKind, LabelReading
 from bot.services.billing.metering import accrue_orphan, billed_from
-from bot.services.instances import key_rotation
+from bot.services.instances import key_rotation, volume_in_use
 from bot.services.instances.health import second_look
 from bot.services.notifications import interruption
 from bot.services.notifications.paging import OPERATORS, alone, page
@@ -161,7 +161,7 @@ async def note_orphans(
     for step in steps:
         await alone(ctx, f"{listing.cloud}/orphans", "the check", step, None)
     if provider.capabilities.terminate:
-        await asyncio.gather(*(_end(provider, find.item.ref) for find in condemned))
+        await asyncio.gather(*(_end(ctx, provider, known[find.item.ref]) for find in condemned))
     return True
 
 
@@ -319,7 +319,7 @@ async def _is_still_there(ctx: Context, provider: Provider, orphan: Orphan) -> b
         async with ctx.db.write() as tx:
             await amend(tx, Orphan, orphan.id, version=orphan.version, absent_at=[])
         if condemned and provider.capabilities.terminate:
-            await _end(provider, orphan.ref)
+            await _end(ctx, provider, orphan)
     return True
 
 
@@ -341,8 +341,9 @@ async def _gone(ctx: Context, tx: Tx, orphan: Orphan, ended_at: datetime, now: d
         await open_exchange(tx, orphan.instance_id, now)
 
 
-async def _end(provider: Provider, ref: str) -> None:
+async def _end(ctx: Context, provider: Provider, orphan: Orphan) -> None:
     try:
-        await provider.terminate(ref)
+        await provider.terminate(orphan.ref)
     except ProviderError as error:
-        log.warning("the orphan %s of %s was not ended: %s", ref, provider.name, error.code)
+        log.warning("the orphan %s of %s was not ended: %s", orphan.ref, provider.name, error.code)
+        await volume_in_use.tell_operators(ctx, orphan, error)

@@ -7,20 +7,15 @@ from decimal import Decimal
 import pytest
 
 from bot.rules.values.reply_code import ReplyCode
-from bot.services.requests import submit
-from bot.services.runtime.commands import Provision
+from bot.services.instances.termination import end_session
+from ledger.kernel.end_reason import EndReason
 from ledger.kernel.states import InstanceState, OrphanState, RequestState, SessionState
 from tests.services.instances.test_adoption import keep
 from tests.services.sessions.volumes.scene import ready, row, session, there
-from tests.services.sessions.volumes.test_mounting import ask
-from tests.support.world import BOB, World
+from tests.services.sessions.volumes.test_mounting import ask, running
+from tests.support.world import ALICE, BOB, World
 
 REGION = {"regions": ("US-KS-2",)}
-
-
-def hide(w: World, ref: str) -> None:
-    """Let RunPod answer neither lists nor reads with the volume, while it is there and billed."""
-    w.clouds["runpod"].account.network_volumes[ref].shown_at = w.clock.now().max.replace(tzinfo=w.clock.now().tzinfo)  # type: ignore[attr-defined]
 
 
 @pytest.mark.both_databases
@@ -110,18 +105,22 @@ async def test_one_that_returns_after_it_counted_as_gone_is_kept_for_people(w: W
     assert there(w) == []
 
 
-async def test_one_that_another_machine_of_the_account_mounts_is_not_deleted_and_its_owner_is_told(w: World) -> None:
+async def test_one_that_a_machine_of_somebody_mounts_is_not_deleted_and_its_owner_is_told(w: World) -> None:
     """RunPod documents no refusal, so a delete may go through under a machine that nobody here knows."""
     await ready(w, **REGION)
     (ref,) = there(w)
-    account = w.clouds["runpod"].account  # type: ignore[attr-defined]
-    await running(w)
-    (pod,) = account.instances.values()
-    pod.order = replace(pod.order, name="somebodys-pod")
+    machine = await running(w)
+    (pod,) = w.clouds["runpod"].account.instances.values()  # type: ignore[attr-defined]
     w.arm("mounted_volume_deleted", "runpod", times=1000)
+    volume = (await w.books()).sessions[0]
     async with w.ctx.db.write() as tx:
-        await end_session(w.ctx, tx, (await session_of_volume(w)).id, EndReason.ASKED, "x", BOB.actor, w.clock.now())
+        await end_session(w.ctx, tx, volume.id, EndReason.ASKED, "Its owner deleted it.", ALICE, w.clock.now())
     await w.run(200, 20)
     assert there(w) == [ref]
-    told = [one.body["text"] for one in (await w.books()).notifications if one.subject.endswith("/in-use") and one.body]
-    assert any(pod.ref in text for text in told)
+    notes = [one for one in (await w.books()).notifications if one.subject.endswith("/in-use")]
+    assert len(notes) == 2
+    assert all(pod.ref in str(one.body) for one in notes)
+    w.engine.faults.disarm()
+    await w.end(machine)
+    await w.run(400, 20)
+    assert there(w) == []
