@@ -21,7 +21,7 @@ from ledger.core import Tx
 from ledger.kernel.actor import Actor
 from ledger.kernel.ids import short_id
 from ledger.kernel.job import GpuConstraint, JobRequest, volume_of
-from ledger.kernel.states import SessionState
+from ledger.kernel.states import ENDABLE_SESSION, SessionState
 from ledger.models import Request
 from ledger.queries.runs.volumes import is_taken
 from ledger.queries.views import SessionView, session_views
@@ -45,6 +45,16 @@ def path_of(ctx: Context, view: SessionView) -> str:
     """Return where machines find a volume; "" where its cloud is no longer set up."""
     provider = ctx.providers.get(view.instance.cloud) if view.instance is not None else None
     return provider.capabilities.volume_path.format(volume_of(view.session.gpu)) if provider is not None else ""
+
+
+def trouble(view: SessionView) -> str:
+    """Say in a sentence what is wrong with a volume: not listed, or not paid for; "" where nothing is."""
+    row, session = view.instance, view.session
+    if row is not None and row.absent_at and session.state in ENDABLE_SESSION:
+        return f"{machines_of(row.cloud)} doesn't list it now. It stays yours, and is booked as before."
+    if session.volume_grace_at is not None and session.state in ENDABLE_SESSION:
+        return "Its approved amount doesn't pay for it until its end."
+    return ""
 
 
 def because(job: JobRequest, reason: str) -> JobRequest:
@@ -96,6 +106,8 @@ async def with_volume(ctx: Context, actor: Actor, job: JobRequest) -> JobRequest
         return _elsewhere(job.volume, f"it is at {cloud}, and you asked for {', '.join(others)}.{why}")
     if job.regions and not any(in_region(offer, region) for region in job.regions):
         return _elsewhere(job.volume, f"it is in {offer.region}, and you asked for {', '.join(job.regions)}.")
+    if session.volume_grace_at is not None:
+        return _cannot(job.volume, "it outgrew its approved amount, and nobody approved its new cost yet")
     now = ctx.clock.now()
     if too_soon := _ends_first(job, session.deadline, now):
         return _cannot(job.volume, too_soon)

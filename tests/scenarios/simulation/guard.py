@@ -20,6 +20,7 @@ class Law(StrEnum):
     NETWORK = "no network call in a transaction"
     WITHOUT_LEDGER = "ends need no writable ledger"
     RECORD = "no record is lost or changed"
+    DATA = "data are not deleted by bookkeeping"
 
 
 @dataclass(frozen=True, slots=True)

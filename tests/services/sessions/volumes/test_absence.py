@@ -42,6 +42,27 @@ async def test_a_short_listing_loses_no_volume(w: World) -> None:
     assert list((await w.books()).orphans) == []
 
 
+async def test_a_listing_that_stays_short_loses_no_volume(w: World) -> None:
+    """Two hours of it. Each read by its own id shows the volume, and the operators are told."""
+    await ready(w, **REGION)
+    (ref,) = there(w)
+    w.arm("volumes_short", "runpod", times=10_000)
+    await w.run(7200, 120)
+    assert ((await session(w)).state, (await row(w)).absent_at, there(w)) == (SessionState.RUNNING, [], [ref])
+    assert "operator.page" in w.board.kinds()
+    w.engine.faults.disarm()
+
+
+async def test_half_a_listing_changes_nothing(w: World) -> None:
+    """The page that follows fails, or the answer doesn't say whether more follow."""
+    await ready(w, **REGION)
+    for fault in ("page_error", "no_pagination"):
+        w.arm(fault, "runpod", times=10_000)
+        await w.run(900, 60)
+        w.engine.faults.disarm()
+        assert ((await session(w)).state, (await row(w)).absent_at) == (SessionState.RUNNING, [])
+
+
 async def test_one_that_no_read_shows_mounts_nowhere_and_can_be_extended(w: World) -> None:
     request_id = await ready(w, **REGION)
     (ref,) = there(w)
