@@ -74,7 +74,7 @@ class VolumeAdapter(CloudAdapter):
 
     @abstractmethod
     async def mounted_by(self, ref: str) -> tuple[str, ...]:
-        """The ids of what mounts the volume now, whoever rents it, as far as the cloud shows that."""
+        """The ids of what mounts the volume now, ours and others, as far as the cloud shows them."""
 
     @abstractmethod
     def price_usd_h(self, size_gb: Decimal) -> Decimal:

@@ -40,9 +40,9 @@ def volume_end(written: datetime, paid: datetime, grace_at: datetime | None, day
 def notices(
     before_s: Collection[int], began_at: datetime, deadline: datetime, grace_at: datetime | None
 ) -> tuple[datetime, ...]:
-    """Return when people are told of a deletion: as of every end, a day before, and on each day of notices.
+    """Return when people are notified of a deletion: as of every end, a day before, and on each day of notices.
 
-    A volume that lives for less than two days is told of at half of its time.
+    A volume that lives for less than two days is announced at half of its time.
     """
     first = min(DAY, (deadline - began_at) / 2)
     usual = {*warnings((*before_s, int(DAY.total_seconds())), began_at, deadline), deadline - first}

@@ -346,4 +346,4 @@ async def _end(ctx: Context, provider: Provider, orphan: Orphan) -> None:
         await provider.terminate(orphan.ref)
     except ProviderError as error:
         log.warning("the orphan %s of %s was not ended: %s", orphan.ref, provider.name, error.code)
-        await volume_in_use.tell_operators(ctx, orphan, error)
+        await volume_in_use.notify_operators(ctx, orphan, error)

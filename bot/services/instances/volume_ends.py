@@ -12,7 +12,7 @@ from ledger.models import Session
 
 
 def written_end(session: Session) -> datetime | None:
-    """Return the end that its owner was told: of a volume of an earlier release, its end as it was stored."""
+    """Return the end that was approved for a volume; of one of an earlier release, the end that was stored."""
     return session.volume_ends_at or session.deadline
 
 

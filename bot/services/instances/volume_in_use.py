@@ -1,4 +1,4 @@
-"""Tell people that a network volume is not deleted, because something mounts it."""
+"""Notify people that a network volume is not deleted, because something mounts it."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from ledger.models import Instance, Orphan, Session
 from providers.errors import InUse, ProviderError
 
 
-async def tell(ctx: Context, row: Instance, error: ProviderError) -> None:
-    """Tell the owner and the operators once what mounts a volume that is to be deleted. The deletion is tried again.
+async def notify(ctx: Context, row: Instance, error: ProviderError) -> None:
+    """Notify the owner and the operators once of what mounts a volume that is to be deleted.
 
-    Every other error of a deletion is nothing that they can change.
+    The deletion is tried again. Every other error of a deletion is nothing that they can change.
     """
     if not isinstance(error, InUse):
         return
@@ -29,7 +29,7 @@ async def tell(ctx: Context, row: Instance, error: ProviderError) -> None:
     ctx.hints.outbox.set()
 
 
-async def tell_operators(ctx: Context, orphan: Orphan, error: ProviderError) -> None:
-    """Tell the operators what mounts a volume without a session that is to be deleted."""
+async def notify_operators(ctx: Context, orphan: Orphan, error: ProviderError) -> None:
+    """Notify the operators of what mounts a volume without a session that is to be deleted."""
     if isinstance(error, InUse):
         await page(ctx, f"{orphan.id}/in-use", f"{orphan.cloud} still has {orphan.ref}: {error.message}.")

@@ -85,7 +85,7 @@ async def _deadline(ctx: Context, tx: Tx, held: Claim, now: datetime) -> None:
         return
     is_volume = bool(volume_of(session.gpu))
     if is_volume and session.volume_grace_at is not None:
-        await volume_growth.tell(ctx, tx, session, now)
+        await volume_growth.notify(ctx, tx, session, now)
     may_end = volume_end.may_delete(session.deadline, session.warned_at, now) if is_volume else True
     if now >= session.deadline and session.warned_at is not None and may_end:
         code, sentence = await why_it_ends(ctx, tx, session)

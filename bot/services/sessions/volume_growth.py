@@ -1,4 +1,4 @@
-"""Ask approvers about a network volume that outgrew its amount, and tell its people on each day of notices."""
+"""Ask approvers about a network volume that outgrew its amount, and notify its people on each day of notices."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ SCHEDULER = Actor(ActorKind.SYSTEM, "scheduler")
 WHY = "the volume at its new cost"
 
 
-async def tell(ctx: Context, tx: Tx, session: Session, now: datetime) -> None:
-    """Give the notice of the day that began, to the owner and the operators, and ask approvers about the cost.
+async def notify(ctx: Context, tx: Tx, session: Session, now: datetime) -> None:
+    """Notify the owner and the operators once on each day of notices, and ask approvers about the cost.
 
-    A day on which nobody could be told does not count: the others come that much later, and so does the deletion.
+    A day on which nobody could be notified does not count: the others come that much later, and so does the deletion.
     """
     began_at, given = session.volume_grace_at, session.volume_notices or 0
     if began_at is None or now < began_at + given * DAY or given >= ctx.policy.volume_grace_days:

@@ -1,4 +1,4 @@
-"""Read RunPod's cursor pages: its pods, whose mounts its network volumes ask about, and where a list goes on."""
+"""Read the cursor pages of RunPod: its pods, what they mount, and where the next page of a list is."""
 
 from __future__ import annotations
 

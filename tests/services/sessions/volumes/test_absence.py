@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ from tests.services.sessions.volumes.scene import ready, row, session, there
 from tests.services.sessions.volumes.test_mounting import ask, running
 from tests.support.world import ALICE, BOB, World
 
-REGION = {"regions": ("US-KS-2",)}
+REGION: dict[str, Any] = {"regions": ("US-KS-2",)}
 
 
 @pytest.mark.both_databases

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from decimal import Decimal
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ from tests.support.world import World
 WEEK = timedelta(days=7)
 
 
-async def grown(w: World, size_gb: int, **changes: object) -> str:
+async def grown(w: World, size_gb: int, **changes: Any) -> str:
     """A file system approved for 100 GB that grows at night to so many."""
     await ready(w, size_gb=100, clouds=("lambda",), **{"hours": Decimal(14 * 24), **changes})
     assert (await row(w)).cloud == LAMBDA
