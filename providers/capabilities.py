@@ -140,6 +140,8 @@ class Capabilities:
     volume_gb: tuple[int, int] | None = None
     #: Where a volume is found on its machines; `{}` is its name.
     volume_path: str = ""
+    #: Whether its volumes are billed by what is on them, and grow without a limit of the cloud.
+    volume_grows: bool = False
 
     def has_agent(self, *, own_image: bool) -> bool:
         """Whether a machine there starts an agent; `own_image`: the image is one that the requester chose."""

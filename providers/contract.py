@@ -17,7 +17,7 @@ from ledger.kernel.job import GpuConstraint
 from ledger.kernel.ports import Port
 from ledger.kernel.proof import Absence
 from providers.capabilities import Capabilities, PriceSource
-from providers.completeness import AnswerPart, Rest
+from providers.completeness import COMPLETE, AnswerPart, Completeness, Rest
 from providers.errors import UnexpectedResponse
 
 #: The longest id of an instance, and the longest name of a GPU, that the ledger's columns hold.
@@ -222,6 +222,7 @@ class NotSeen:
 class Listing:
     """Everything in the account: all pages, or the adapter raised an error instead. `at` is when it was requested.
 
+    `completeness`: a cloud that doesn't say whether more follows gave a part, which proves nothing about the rest.
     `proves_absence` is False where the cloud cannot list what runs (a batch cloud): there only a run's own final
     status or its timeout ends it, whatever is missing here.
     """
@@ -231,10 +232,11 @@ class Listing:
     at: datetime
     items: tuple[ObservedInstance, ...]
     proves_absence: bool = True
+    completeness: Completeness = COMPLETE
 
     def absence(self, ref: str | None, name: str) -> Absence | None:
         """An `Absence` if neither the cloud's id nor the name (an empty one is ignored) is here; else None."""
-        if not self.proves_absence:
+        if not self.proves_absence or not self.completeness.is_complete:
             return None
         for item in self.items:
             if item.status is not InstanceStatus.TERMINATED and (item.ref == ref or (name and item.name == name)):

@@ -84,6 +84,13 @@ class UnexpectedResponse(ProviderError):
     code = "unexpected_response"
 
 
+class InUse(ProviderError):
+    """Something uses it, so it was not deleted."""
+
+    code = "in_use"
+    definite_no = True
+
+
 class Unsupported(ProviderError):
     """This cloud cannot do it; its capabilities say so."""
 

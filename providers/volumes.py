@@ -16,17 +16,20 @@ from ledger.kernel.grant import Grant
 from ledger.kernel.job import GpuConstraint, volume_of
 from providers.adapter import CloudAdapter
 from providers.capabilities import BillGranularity, BillingRule, BillingStart, Capabilities, PortAccess
-from providers.completeness import AnswerPart, Rest
+from providers.completeness import AnswerPart, Completeness, Rest
 from providers.contract import InstanceSpec, InstanceStatus, Listing, NotSeen, ObservedInstance, Offer
-from providers.errors import InvalidSpec
+from providers.errors import InUse, InvalidSpec
 from providers.http import HttpReply
 from providers.rate_limits import Pace
 
 
 def capabilities(
-    *, volume_gb: tuple[int, int], path: str, name_max: int, charges: bool, rate_limits: dict[str, Pace]
+    *, volume_gb: tuple[int, int], path: str, name_max: int, charges: bool, rate_limits: dict[str, Pace], grows: bool
 ) -> Capabilities:
-    """What the volumes of a cloud can do: they are created and deleted, and nothing runs on them."""
+    """What the volumes of a cloud can do: they are created and deleted, and nothing runs on them.
+
+    `grows`: what is on one is billed, and the cloud sets no limit to it.
+    """
     return Capabilities(
         stop=False,
         spot=False,
@@ -48,15 +51,14 @@ def capabilities(
         rate_limits=rate_limits,
         volume_gb=volume_gb,
         volume_path=path,
+        volume_grows=grows,
     )
 
 
 class VolumeAdapter(CloudAdapter):
     """The network volumes of one account. The provider contract says what each method promises."""
 
-    #: Whether what is on it is billed, so that its rate changes; otherwise its size is.
-    BY_USE: ClassVar[bool] = False
-    #: The path under which one volume is read and deleted.
+    #: The path under which one volume is deleted and, where the cloud has such a call, read.
     ONE: ClassVar[str]
 
     @abstractmethod
@@ -64,8 +66,15 @@ class VolumeAdapter(CloudAdapter):
         """Every region in which the cloud makes volumes."""
 
     @abstractmethod
-    async def _listed(self) -> Iterable[Any]:
-        """The cloud's own rows of every volume in the account."""
+    async def _listed(self) -> tuple[Iterable[Any], Completeness]:
+        """The cloud's own rows of the volumes in the account, and whether they are all of them.
+
+        A page that fails raises: half a list is no list.
+        """
+
+    @abstractmethod
+    async def mounted_by(self, ref: str) -> tuple[str, ...]:
+        """The ids of what mounts the volume now, ours and others, as far as the cloud shows them."""
 
     @abstractmethod
     def price_usd_h(self, size_gb: Decimal) -> Decimal:
@@ -77,7 +86,7 @@ class VolumeAdapter(CloudAdapter):
 
     @abstractmethod
     def _gone(self, reply: HttpReply) -> bool:
-        """Whether the answer says that there is no such volume."""
+        """Whether the answer says that there is no such volume. A page of something in between says nothing."""
 
     @abstractmethod
     def _deleted(self, reply: HttpReply, ref: str) -> None:
@@ -114,14 +123,17 @@ class VolumeAdapter(CloudAdapter):
         return AnswerPart(offers)
 
     async def get(self, ref: str) -> ObservedInstance | NotSeen:
-        """One volume, from the complete list."""
-        listing = await self.list()
-        return next((item for item in listing.items if item.ref == ref), NotSeen(self.name, listing.at))
+        """One volume by its own id. Only an answer that says so is `NotSeen`."""
+        at = self._clock.now()
+        reply = await self._http.read("GET", f"{self.ONE}/{self._checked(ref)}")
+        return NotSeen(self.name, at) if self._gone(reply) else self.observed(self._body(reply))
 
     async def list(self) -> Listing:
-        """Every volume of the account, ours and others, in one answer."""
+        """Every volume of the account, ours and others. A list that may be cut says so, and proves no absence."""
         at = self._clock.now()
-        return Listing(self.name, self.account, at, tuple(map(self.observed, await self._listed())))
+        rows, completeness = await self._listed()
+        items = {item.ref: item for item in map(self.observed, rows)}
+        return Listing(self.name, self.account, at, tuple(items.values()), completeness=completeness)
 
     async def _ready(self, spec: InstanceSpec, grant: Grant) -> dict[str, str]:
         least, most = self.capabilities.volume_gb or (1, 0)
@@ -130,7 +142,9 @@ class VolumeAdapter(CloudAdapter):
         return {}
 
     async def terminate(self, ref: str) -> bool:
-        """Delete the volume with all data on it. A volume that is mounted is refused, and asked for again later."""
+        """Delete the volume with all data on it, unless something mounts it: no cloud is relied on to refuse that."""
+        if users := await self.mounted_by(ref):
+            raise InUse(self.name, f"{', '.join(users)} at {self.TITLE} mounts the volume, so it is not deleted")
         reply = await self._http.read("DELETE", f"{self.ONE}/{self._checked(ref)}")
         if self._gone(reply):
             return False
@@ -139,7 +153,7 @@ class VolumeAdapter(CloudAdapter):
 
     def _storage(self, price_usd_h: Decimal) -> Decimal:
         """The part of the price that never changes: the ledger books a rate that may change apart from it."""
-        return Decimal(0) if self.BY_USE else price_usd_h
+        return Decimal(0) if self.capabilities.volume_grows else price_usd_h
 
     def _seen(
         self, ref: str, name: str | None, region: str | None, size_gb: Decimal | None, **more: Any

@@ -29,8 +29,13 @@ class AbsenceRule:
 TIMEOUT_MARGIN = timedelta(minutes=30)
 
 
+#: The shortest time for which a network volume is looked for before it counts as gone: it may hold years of work.
+VOLUME_ABSENCE_OVER = timedelta(hours=1)
+
+
 class ProofKind(StrEnum):
     ABSENCE = "absence"
+    OWN_READS = "own_reads"
     FINAL_STATUS = "final_status"
     TIMEOUT = "timeout"
     WRITE_OFF = "word"
@@ -40,7 +45,8 @@ class ProofKind(StrEnum):
 class ProofOfEnd:
     """Prove that an instance is gone; the move to GONE demands it.
 
-    `from_absences` serves most clouds, `from_final_status` and `from_timeout` a batch cloud. `from_write_off` is an
+    `from_absences` serves most clouds, `from_own_reads` network volumes, `from_final_status` and `from_timeout` a
+    batch cloud. `from_write_off` is an
     operator's, for an account that no key here opens any more.
     """
 
@@ -65,6 +71,15 @@ class ProofOfEnd:
         if counted[-1] - counted[0] < rule.over:
             return None
         return cls(ProofKind.ABSENCE, absences[0].account, counted[-1], tuple(counted))
+
+    @classmethod
+    def from_own_reads(cls, misses: Sequence[Absence], rule: AbsenceRule) -> ProofOfEnd | None:
+        """Make a proof of reads by a network volume's own id that all missed it; None while they are too few.
+
+        No listing is among them: one may lack a volume that is there.
+        """
+        proof = cls.from_absences(misses, rule, last_heartbeat_at=None)
+        return None if proof is None else cls(ProofKind.OWN_READS, proof.account, proof.at, proof.evidence)
 
     @classmethod
     def from_final_status(cls, account: str, at: datetime) -> ProofOfEnd:

@@ -37,6 +37,10 @@ class Session(Claimable, Base):
     #: Hours as granted, counted from the first moment the cloud may bill; None until then.
     deadline: Mapped[datetime | None] = mapped_column(UtcDateTime)
     warned_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    #: Of a network volume: its written end, since when its days of notices count, and how many notices were given.
+    volume_ends_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    volume_grace_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    volume_notices: Mapped[int | None] = mapped_column(Integer)
     ended_at: Mapped[datetime | None] = mapped_column(UtcDateTime, index=True)
     end_code: Mapped[str] = mapped_column(SafeString(32), default="")
     #: The sentence people read about why it ended or failed.

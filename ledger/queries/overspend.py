@@ -49,6 +49,26 @@ class SessionQuestion:
     rate_cap_usd_h: Decimal | None = None
 
 
+class GrowthQuestion(NamedTuple):
+    """Hold one request about the growth of a network volume: its id, its state, and the rate that it asked about."""
+
+    request_id: str
+    state: RequestState
+    price_usd_h: Decimal
+
+
+async def growth_questions(tx: AsyncSession, request_id: str) -> list[GrowthQuestion]:
+    """Return what approvers were asked about the growth of one volume, the oldest first."""
+    query = (
+        select(Request.id, Request.state, Option.price_usd_h)
+        .join(Quote, Quote.request_id == Request.id)
+        .join(Option, Option.quote_id == Quote.id)
+        .where(Request.parent_id == request_id, Request.kind == RequestKind.OVERSPEND)
+        .order_by(Request.created_at, Request.id)
+    )
+    return [GrowthQuestion(*one) for one in (await tx.execute(query)).all()]
+
+
 class Agent(NamedTuple):
     """Hold the columns of an agent's row that its last report is in."""
 

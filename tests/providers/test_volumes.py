@@ -16,8 +16,19 @@ from ledger.kernel.job import VOLUME, GpuConstraint
 from providers.cloud_names import volumes_of
 from providers.clouds.lambda_cloud.adapter import LambdaConfig
 from providers.clouds.lambda_cloud.volumes import LambdaVolumes
+from providers.clouds.runpod.volumes import RunPodVolumes
+from providers.completeness import COMPLETE, Extent
 from providers.contract import AttachedVolume, InstanceSpec, NotSeen, ObservedInstance, Offer, Provider
-from providers.errors import AuthFailed, InvalidSpec, OutcomeUnknown, ProviderError, Unavailable, UnexpectedResponse
+from providers.errors import (
+    AuthFailed,
+    InUse,
+    InvalidSpec,
+    OutcomeUnknown,
+    ProviderError,
+    Unavailable,
+    UnexpectedResponse,
+)
+from providers.http import HttpReply
 from providers.rate_limits import LocalPacer
 from providers.registry import REGISTRY
 from providers.sandbox.clock import SandboxTiming
@@ -123,6 +134,56 @@ async def test_it_is_created_once_listed_and_deleted(served: Served) -> None:
     assert [(one.cloud, one.alive) for one in served.cloud.instances()] == [(volumes_of(served.cloud.name), False)]
 
 
+async def test_every_cursor_page_is_read_and_half_a_list_is_refused() -> None:
+    async with running("runpod") as served:
+        refs = {(await served.create(name=f"data-{n}")).ref for n in range(3)}
+        served.engine.faults.arm("runpod", "small_pages", 3)
+        listing = await served.volumes.list()
+        assert ({one.ref for one in listing.items}, listing.completeness) == (refs, COMPLETE)
+        served.arm("page_error")
+        with pytest.raises(ProviderError):
+            await served.volumes.list()
+
+
+async def test_a_list_that_may_be_cut_proves_no_absence() -> None:
+    async with running("runpod") as served:
+        await served.create()
+        whole = await served.volumes.list()
+        assert whole.absence("agv6w2qcg7", "") is not None
+        served.arm("no_pagination")
+        cut = await served.volumes.list()
+        assert (cut.items, cut.completeness.extent) == (whole.items, Extent.PARTIAL)
+        assert cut.absence("agv6w2qcg7", "") is None
+
+
+async def test_one_is_read_by_its_own_id_whatever_the_listing_lacks() -> None:
+    async with running("runpod") as served:
+        made = await served.create()
+        served.arm("volumes_short")
+        assert (await served.volumes.list()).items == ()
+        served.arm("volumes_short")
+        assert isinstance(await served.volumes.get(made.ref), ObservedInstance)
+        assert isinstance(await served.volumes.get("agv6w2qcg7"), NotSeen)
+        for fault in ("get_503", "unauthorized"):
+            served.engine.faults.arm("runpod", fault, 3)
+            with pytest.raises(ProviderError):
+                await served.volumes.get(made.ref)
+            served.engine.faults.disarm()
+
+
+async def test_a_404_of_something_in_between_is_no_absence() -> None:
+    adapter = REGISTRY["runpod"].build_all(
+        REGISTRY["runpod"].config({"RUNPOD_API_KEY": "rpa_x"}), SteppedClock(), LocalPacer(SteppedClock(), 0)
+    )
+    volumes = adapter[volumes_of("runpod")]
+    assert isinstance(volumes, RunPodVolumes)
+    page = HttpReply(404, {}, "<html>404 Not Found</html>", None)
+    told = HttpReply(404, {}, "", {"title": "Not Found", "status": 404, "detail": "network volume not found"})
+    assert (volumes._gone(page), volumes._gone(told)) == (False, True)
+    for provider in adapter.values():
+        await provider.close()
+
+
 @pytest.mark.parametrize("fault", ["create_lost_reply", "create_503_after"])
 async def test_a_reply_that_is_lost_leaves_one_volume(served: Served, fault: str) -> None:
     served.arm(fault)
@@ -178,8 +239,11 @@ async def test_a_machine_mounts_it_and_it_outlives_the_machine(served: Served) -
     seen = await served.machines.get(machine.ref)
     assert isinstance(seen, ObservedInstance)
     assert seen.price_usd_h == offer.price_usd_h
-    with pytest.raises(ProviderError):
+    if served.cloud.name == "runpod":
+        served.arm("mounted_volume_deleted")
+    with pytest.raises(InUse, match=machine.ref):
         await served.volumes.terminate(made.ref)
+    served.engine.faults.disarm()
     await served.machines.terminate(machine.ref)
     served.clock.advance(10)
     assert [one.ref for one in (await served.volumes.list()).items] == [made.ref]

@@ -43,6 +43,7 @@ async def volumes(deps: Deps, who: RequestReader) -> list[VolumeOut]:
             price_usd_h=row.price_usd_h,
             cost_usd=cost_now(ctx, view, now),
             deadline=view.session.deadline,
+            trouble=of_people.trouble(view),
         )
         for view in await of_people.mine(ctx, who.actor)
         if (row := view.instance) is not None

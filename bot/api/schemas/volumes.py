@@ -42,3 +42,4 @@ class VolumeOut(Out):
     price_usd_h: Decimal = Field(description="Dollars per hour, whether or not a machine uses it.")
     cost_usd: Decimal = Field(description="What it has cost so far.")
     deadline: datetime | None = Field(description="When it is deleted with all data on it.")
+    trouble: str = optional("What is wrong with it: its cloud doesn't list it, or nobody pays for it.", "")

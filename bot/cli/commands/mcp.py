@@ -262,7 +262,8 @@ class Tools:
 def _volume(one: VolumeOut) -> str:
     ends = f", deleted {when(one.deadline)}" if one.deadline else ""
     said = f"{one.name}: {one.size_gb} GB at {one.cloud} in {one.region}, {state_words(one.state)}"
-    return f"{said}, {rate(one.price_usd_h)}, {usd(one.cost_usd)} so far{ends}; machines find it at {one.path}."
+    said = f"{said}, {rate(one.price_usd_h)}, {usd(one.cost_usd)} so far{ends}; machines find it at {one.path}."
+    return f"{said} {one.trouble}".strip()
 
 
 def _in_a_line(one: RequestSummary) -> str:

@@ -44,7 +44,20 @@ def create(
 def list_(columns: Columns = "", as_json: Json = False) -> None:
     """List your volumes."""
     found = spoken(lambda api: api.get("/volumes"))
-    head = ("volume", "size", "cloud", "region", "state", "per hour", "so far", "deleted", "owner", "path", "session")
+    head = (
+        "volume",
+        "size",
+        "cloud",
+        "region",
+        "state",
+        "per hour",
+        "so far",
+        "deleted",
+        "owner",
+        "path",
+        "session",
+        "trouble",
+    )
     rows = (
         (
             one.name,
@@ -55,6 +68,7 @@ def list_(columns: Columns = "", as_json: Json = False) -> None:
             rate(one.price_usd_h),
             usd(one.cost_usd),
             time_cell(one.deadline),
+            one.trouble,
             one.owner_name or name_of(one.owner),
             one.path,
             short_id(one.request_id),

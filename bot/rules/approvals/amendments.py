@@ -17,7 +17,7 @@ from bot.rules.values.reply_code import ReplyCode
 from ledger.kernel import money
 
 #: Parts of an estimate that do not shrink with the time.
-FIXED: Final = frozenset({"start-up", "transfer", "hold"})
+FIXED: Final = frozenset({"start-up", "transfer", "hold", "notices"})
 #: Parts that the price of an hour does not include, and the share of the total from which a card names them.
 BESIDES_HOURS: Final = frozenset({"start-up", "transfer", "retries", "interruptions"})
 SHOWN_SHARE: Final = Decimal("0.1")

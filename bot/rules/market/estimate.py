@@ -11,6 +11,7 @@ Every part has two amounts: what is expected, and the most that an approval cove
   sending them: the assumed amount, at most twice that.
 - retries: the policy's share of compute, at most twice that.
 - hold: where the job names a place for its checkpoints, what holds or keeps the machine at its end (only at most).
+- notices: what a network volume costs in the days of notices before it is deleted unpaid (only at most).
 - interruptions: with a chance p of losing the host during the run, half of the work is repeated on average and at most
   all of it: p / 2, p of compute at the quoted price. Within `loss_window_h` the chance is 1 - reliability, plus the
   spot share; a longer run is lost more often, a shorter one less often.
@@ -49,12 +50,13 @@ from bot.rules.market.parts import (
     wall_h,
 )
 from bot.rules.market.traffic import RunTraffic
+from bot.rules.policy import volumes
 from bot.rules.policy.policy import Policy
 from bot.rules.pricing.spend_limits import bad_price
 from bot.rules.sizing.interruptions import Loss, loss
 from bot.rules.sizing.run_time import RunTime
 from bot.rules.sizing.simulation import RunBill, RunLimits
-from bot.rules.values.phrases import about_hours, plural
+from bot.rules.values.phrases import about_hours, plural, usd
 from bot.rules.values.phrases import hours as say_hours
 from bot.rules.viability.interconnect import slow_host
 from ledger.kernel import money
@@ -86,7 +88,8 @@ class Estimate:
     `outlook`, whose range `best_usd` begins. `worst_usd` is what an approval covers. `hold_usd` is what the worst case
     includes for a hold at the end, `hold_hours` for how long the GPU may be held, `disk_hours` for how long its disk is
     kept.
-    `data` says what moving the run's data costs and takes; empty where nobody said where they lie.
+    `data` says what moving the run's data costs and takes; empty where nobody said where they lie. `notices` says what
+    of `worst_usd` pays for the days of notices before a volume that is not paid for is deleted; empty for machines.
     """
 
     best_usd: Decimal
@@ -108,6 +111,7 @@ class Estimate:
     disk_hours: Decimal = _ZERO
     outlook: RunOutlook | None = None
     data: str = ""
+    notices: str = ""
 
 
 def estimate(
@@ -135,10 +139,14 @@ def estimate(
     basis = () if run is None or run.throughput is None else (run.throughput.basis,)
     if hold_usd:
         components = (*components, Component("hold", _ZERO, hold_usd))
+    notices_usd = _ZERO
+    if job.makes_volume:
+        notices_usd = volumes.notices_usd(offer.price_usd_h or _ZERO, policy, grows=capabilities.volume_grows)
+        components = (*components, Component("notices", _ZERO, notices_usd))
     found = Estimate(
         best_usd=expected,
         expected_usd=expected,
-        worst_usd=worst + hold_usd,
+        worst_usd=worst + hold_usd + notices_usd,
         hours=likely.work_h,
         components=components,
         hold_usd=hold_usd,
@@ -147,6 +155,9 @@ def estimate(
         assumptions=(*basis, *_assumptions(offer, policy, capabilities, likely)),
         **({} if run is None else _of_the_run(run)),
         data="" if run is None else data_said(offer, run, likely),
+        notices=volumes.notices_line(job.disk_gb, usd(notices_usd), policy, grows=capabilities.volume_grows)
+        if notices_usd
+        else "",
     )
     if run is None or not run.known or likely.traffic is None:
         return found

@@ -115,6 +115,16 @@ class Policy:
         (3600, 1800, 600, 120),
         "The owner is warned this long before the approved end, in one message that is updated at each of these times.",
     )
+    volume_grace_days: int = setting(
+        7,
+        "A network volume that its approved amount no longer pays for is deleted after so many days with a notice on "
+        "each. Each approval of a volume covers them.",
+    )
+    volume_growth: Decimal = setting(
+        Decimal(2),
+        "An approval covers those days for a volume that grows to so many times its size, where its cloud sets no "
+        "limit. Beyond that approvers are asked.",
+    )
     fallback_contacts: tuple[str, ...] = setting(
         (),
         "Slack users (U…) or channels (C…) that are notified when the owner cannot be reached; they may act like the "

@@ -29,6 +29,12 @@ class Timing:
     absence_count: int = setting(3, "Complete listings without the instance that prove its end.", floor=3)
     absence_apart_s: float = setting(10.0, "Least time between two of those listings.", floor=10)
     absence_over_s: float = setting(60.0, "Least time from the first to the last.", floor=60)
+    volume_absence_apart_s: float = setting(
+        300.0, "Least time between two reads of a network volume that its cloud does not list.", floor=60
+    )
+    volume_absence_over_s: float = setting(
+        3600.0, "For so long every read must miss a network volume before it counts as gone.", floor=3600
+    )
     orphan_apart_s: float = setting(
         30.0, "Time between the two sightings after which an orphan is terminated.", floor=30
     )
@@ -78,6 +84,12 @@ class Timing:
         """Return the proof of an end, in the ledger's own type."""
         apart, over = timedelta(seconds=self.absence_apart_s), timedelta(seconds=self.absence_over_s)
         return AbsenceRule(count=self.absence_count, apart=apart, over=over)
+
+    @property
+    def volume_absence_rule(self) -> AbsenceRule:
+        """Return the same for a network volume that nobody deleted: reads of its own, for an hour at least."""
+        apart, over = timedelta(seconds=self.volume_absence_apart_s), timedelta(seconds=self.volume_absence_over_s)
+        return AbsenceRule(count=max(self.absence_count, 6), apart=apart, over=over)
 
     def validated(self, *, practice: bool = False) -> Timing:
         """Return this timing, or raise ValueError when a value is out of bounds.

@@ -8,8 +8,10 @@ from decimal import Decimal
 from typing import Final
 
 from bot.rules.policy.job_bounds import BoundsVerdict
+from bot.rules.policy.policy import Policy
 from bot.rules.values.phrases import plural
 from bot.rules.values.reply_code import ReplyCode
+from ledger.kernel import money
 from ledger.kernel.job import VOLUME, GpuConstraint, JobRequest
 from providers.capabilities import Capabilities
 from providers.cloud_names import machines_of
@@ -20,8 +22,6 @@ SHORTEST_H, LONGEST_H = Decimal(1), Decimal(365 * 24)
 USUAL_H: Final = Decimal(14 * 24)
 #: No machine outlives the volume that it has mounted, so it ends this much earlier at least.
 BEFORE_END_H: Final = Decimal("0.25")
-#: Its owner is warned a day before its end as well, because copying what is on it takes time.
-WARNED_BEFORE_S: Final = 86_400
 
 
 def bad_name(name: str) -> BoundsVerdict | None:
@@ -79,6 +79,21 @@ def check(job: JobRequest, able: Mapping[str, Capabilities]) -> BoundsVerdict | 
         said = f"A volume at {where} can have {least} to {most:,} GB, not {job.disk_gb:,}. Write a size such as 200GB."
         return BoundsVerdict(ReplyCode.BAD_VOLUME, said)
     return bad_time(job.hours)
+
+
+def notices_usd(price_usd_h: Decimal, policy: Policy, *, grows: bool) -> Decimal:
+    """Return the dollars that the days of notices cost: of a volume that grows, at the size that it may reach."""
+    times = policy.volume_growth if grows else Decimal(1)
+    return money.worst(price_usd_h * policy.price_tolerance * times * policy.volume_grace_days * 24)
+
+
+def notices_line(size_gb: int, usd_said: str, policy: Policy, *, grows: bool) -> str:
+    """Say on the card what of an approval's limit pays for the days of notices, and how far the volume may grow."""
+    days = plural(policy.volume_grace_days, "day")
+    if not grows:
+        return f"the limit includes {usd_said} for {days} of notices before unpaid data are deleted"
+    most = f"{int(size_gb * policy.volume_growth):,} GB"
+    return f"the limit includes {usd_said} for {days} of notices at up to {most}; growth beyond that is asked about"
 
 
 def bad_time(hours: Decimal) -> BoundsVerdict | None:

@@ -324,7 +324,7 @@ async def _apply(
     else:
         approval = _vote(tx, ask, command, "approve", now, cover_of(ctx.policy, ask, command), place)
         if ask.request.kind is RequestKind.OVERSPEND and ask.option is not None:
-            # It buys nothing, and covers the rate that was shown: the instance may be started again at it.
+            # It covers the rate that was shown: a machine may be started again at it, and buys nothing else.
             approval.price_cap_usd_h = price_cap(ask.option.price_usd_h, ctx.policy)
         approval.source_approval_id = source
         await tx.flush()

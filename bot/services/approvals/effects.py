@@ -8,7 +8,7 @@ from typing import Any
 from bot.services.grants import amendments, issue, override, reopen
 from bot.services.notifications import request_message
 from bot.services.runtime.context import Context
-from bot.services.sessions import extension, overspend
+from bot.services.sessions import extension, overspend, volume_growth
 from ledger.core import Tx, decide
 from ledger.kernel.actor import Actor
 from ledger.kernel.request_kind import RequestKind
@@ -34,7 +34,9 @@ async def close(
     sentence = reason.strip()
     open_now = UNDECIDED - ({RequestState.QUOTING} if to is RequestState.REJECTED else set())
     await decide(tx, ask.request.id, to, now, actor, sentence, noted=noted, only_from=open_now)
-    if ask.request.kind is RequestKind.OVERSPEND and to is RequestState.REJECTED and ask.session is not None:
+    is_machine = not ask.request.job.makes_volume  # A rejected growth deletes nothing: the days of notices go on.
+    is_rejected = ask.request.kind is RequestKind.OVERSPEND and to is RequestState.REJECTED
+    if is_rejected and is_machine and ask.session is not None:
         await overspend.rejected(ctx, tx, ask.request, ask.session, actor, now)
     await reopen.close_family(tx, ask.request, to, sentence, now, actor)
 
@@ -67,7 +69,9 @@ async def approved(
         if request.parent_id:
             await request_message.show_again(tx, await tx.get_one(Request, request.parent_id), now)
         return
-    if request.kind is RequestKind.OVERSPEND and ask.session is not None:
+    if request.kind is RequestKind.OVERSPEND and request.job.makes_volume and ask.session is not None:
+        await volume_growth.confirmed(ctx, tx, request, approval, ask.session, now)
+    elif request.kind is RequestKind.OVERSPEND and ask.session is not None:
         await overspend.confirmed(ctx, tx, request, ask.session, now)
     elif request.kind is RequestKind.EXTEND and ask.session is not None:
         await extension.grant(ctx, tx, request, approval, ask.session, now)

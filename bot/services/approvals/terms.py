@@ -101,7 +101,8 @@ def spend_of(policy: Policy, ask: DecisionSubject, command: Decide) -> enforceme
 
 def cover_of(policy: Policy, ask: DecisionSubject, command: Decide) -> tuple[Decimal, Decimal] | None:
     """Return `(price cap per hour, total cap)` that this approval covers; None for an override, which buys nothing."""
-    if ask.option is None or ask.request.kind is RequestKind.OVERSPEND:
+    buys_nothing = ask.request.kind is RequestKind.OVERSPEND and not ask.request.job.makes_volume
+    if ask.option is None or buys_nothing:
         return None
     job = ask.request.job
     held = limit_of(ask)

@@ -113,7 +113,10 @@ async def _waiting(tx: Tx, command: Adopt, now: datetime) -> Orphan | Reply:
     done = await noted_before(tx, [orphan.id], command.key, now - KEPT)
     if done is not None:  # The process ended before it could reply.
         return Reply(True, ReplyCode.ADOPTED, done.data["said"], {"session_id": done.data["session_id"]})
-    if orphan.state is not OrphanState.QUARANTINED or orphan.instance_id is not None:
+    # A machine that returned is its own session's. A volume's money went back when it counted as deleted, so people
+    # decide anew about its data.
+    is_theirs = orphan.instance_id is not None and orphan.cloud != volumes_of(orphan.cloud)
+    if orphan.state is not OrphanState.QUARANTINED or is_theirs:
         return refuse(
             ReplyCode.STALE, f"{orphan.id} can't be adopted. For the reason, see {cli_command('orphans list')}."
         )
@@ -168,6 +171,8 @@ async def _write(
     grant = await _grant(tx, command, request, session.id, judged, now)
     await adoption_approval.reserved(ctx, tx, request, judged, actor, now)
     row = _row(orphan, request.id, session.id, grant.id, seen, label.n, offer, now)
+    if orphan.instance_id is not None:
+        row.label = ctx.labels.mint(request.id, row.n)  # Its own label is that of the row that was closed.
     tx.add(row)
     await tx.flush()
     record(tx, now, actor, row.id, EventKind.INSTANCE_ADOPTED, after=row.state, reason=command.reason)

@@ -20,6 +20,7 @@ from bot.rules.approvals.decision import (
     plan,
     verdict,
 )
+from bot.rules.policy import volumes
 from bot.rules.policy.policy import Policy
 from bot.rules.pricing.spend_limits import price_cap
 from bot.rules.values.command_text import cli_command
@@ -33,7 +34,7 @@ from ledger.core import Tx, record
 from ledger.kernel import money
 from ledger.kernel.actor import Actor
 from ledger.kernel.event_kind import EventKind
-from ledger.kernel.job import GpuConstraint, JobRequest
+from ledger.kernel.job import GpuConstraint, JobRequest, volume_of
 from ledger.kernel.states import RequestState
 from ledger.models import Orphan, Request
 from ledger.queries.decisions import people_behind
@@ -89,6 +90,9 @@ async def judge(ctx: Context, tx: Tx, command: Adopt, orphan: Orphan, offer: Off
     cap_usd_h = price_cap(rate_usd_h, policy)
     expected_usd, worst_usd = money.rate(rate_usd_h * command.hours), money.rate(cap_usd_h * command.hours)
     job = job_of(command, offer)
+    if volume_of(offer.gpu):
+        grows = ctx.providers[offer.cloud].capabilities.volume_grows
+        worst_usd += volumes.notices_usd(rate_usd_h, policy, grows=grows)
     mandate = await approvers.fresh(tx, policy, command.owner.ref, job, [(worst_usd, offer_to_json(offer))])
     needed = plan(policy, worst_usd, expected_usd, command.hours, None, mandate)
     voters = await _voters(tx, command, worst_usd, now - timedelta(seconds=policy.request_ttl_s))

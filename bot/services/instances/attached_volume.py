@@ -12,6 +12,7 @@ from ledger.kernel.actor import Actor
 from ledger.kernel.states import ENDABLE_SESSION, InstanceState
 from ledger.models import Request, Session
 from ledger.queries.lookups import instances_of_session
+from providers.cloud_names import machines_of
 from providers.contract import AttachedVolume
 
 
@@ -41,6 +42,9 @@ async def attached(ctx: Context, request: Request, session: Session) -> Attached
         return NotMounted(f"Volume {job.volume} has ended, so no machine was launched.", for_good=True)
     if row is None or provider is None or row.state is not InstanceState.LIVE or row.ref is None:
         return NotMounted(f"Volume {job.volume} can't be mounted now, so no machine was launched.")
+    if row.absent_at:
+        said = f"{machines_of(row.cloud)} does not list volume {job.volume} now, so no machine was launched."
+        return NotMounted(said)
     if volume.owner not in owners:
         return NotMounted(f"Volume {job.volume} has another owner now, so no machine was launched.", for_good=True)
     machine_ends = session.deadline or later(ctx.clock.now(), Decimal(session.hours))

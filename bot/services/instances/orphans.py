@@ -14,7 +14,7 @@ from bot.rules.instances.circuit_breaker import trips
 from bot.rules.values.command_text import cli_command
 from bot.rules.values.labels import LabelKind, LabelReading
 from bot.services.billing.metering import accrue_orphan, billed_from
-from bot.services.instances import key_rotation
+from bot.services.instances import key_rotation, volume_in_use
 from bot.services.instances.health import second_look
 from bot.services.notifications import interruption
 from bot.services.notifications.paging import OPERATORS, alone, page
@@ -41,6 +41,8 @@ RETURNED = (
     "It counted as lost, but its cloud lists it again. It runs until its approved end, unless an operator ends it."
 )
 OVERDUE = "It counted as lost, but its cloud lists it again after its approved end."
+BACK = "It counted as deleted, but its cloud lists it again. Its data stay until an operator decides."
+SECOND = "It has the label of another volume, and may hold data. It stays until an operator decides."
 ROWLESS = "It has our label but belongs to no session."
 
 TWIN = "It is monitored under another key of its account."
@@ -62,6 +64,17 @@ class _Find:
     before: CountedGone | None = None
     returned: bool = False
     wanted: bool = False
+    is_volume: bool = False
+
+    @property
+    def may_hold_data(self) -> bool:
+        """Whether it is a network volume that people may have written to, and whose deletion nobody ordered.
+
+        A launch that was given up before it was confirmed has left an empty one.
+        """
+        if not self.is_volume or self.row is None or self.row.live_at is None:
+            return False
+        return self.row.ref != self.item.ref or self.row.terminate_asked_at is None
 
     @property
     def condemned_before(self) -> bool:
@@ -71,7 +84,8 @@ class _Find:
     @property
     def waits(self) -> bool:
         """Whether it is quarantined for an operator."""
-        return not self.condemned_before and (self.row is None or (self.returned and self.wanted))
+        wanted = self.row is None or (self.returned and self.wanted) or self.may_hold_data
+        return not self.condemned_before and wanted
 
     @property
     def booked_until(self) -> datetime | None:
@@ -93,6 +107,8 @@ class _Find:
             return AGAIN
         if self.row is None:
             return ROWLESS
+        if self.may_hold_data:
+            return BACK if self.row.ref == self.item.ref else SECOND
         if self.row.state in OPEN_INSTANCE:
             return DUPLICATE
         if self.returned:
@@ -145,7 +161,7 @@ async def note_orphans(
     for step in steps:
         await alone(ctx, f"{listing.cloud}/orphans", "the check", step, None)
     if provider.capabilities.terminate:
-        await asyncio.gather(*(_end(provider, find.item.ref) for find in condemned))
+        await asyncio.gather(*(_end(ctx, provider, known[find.item.ref]) for find in condemned))
     return True
 
 
@@ -154,7 +170,8 @@ async def _finds(ctx: Context, tx: Tx, listing: Listing, held: Collection[str], 
     read = [(item, ctx.labels.read(item.name)) for item in listing.items if item.ref not in held]
     ours = [(i, r) for i, r in read if r.kind is LabelKind.OURS and i.status is not InstanceStatus.TERMINATED]
     rows = await instances_by_label(tx, [reading.label for _, reading in ours])
-    finds = [_Find(item, reading, rows.get(reading.label)) for item, reading in ours]
+    volume = ctx.providers[listing.cloud].capabilities.volume_gb is not None
+    finds = [_Find(item, reading, rows.get(reading.label), is_volume=volume) for item, reading in ours]
     orphans = [find for find in finds if _is_orphan(find, listing)]
     ends = await approved_ends(tx, [find.row.id for find in orphans if find.row is not None])
     before = await counted_gone(tx, listing.cloud, {find.reading.label for find in orphans})
@@ -273,7 +290,9 @@ async def _missing(ctx: Context, provider: Provider, orphan: Orphan, listing: Li
     if absence is None:
         return
     absences = [Absence(datetime.fromisoformat(at), orphan.account) for at in orphan.absent_at] + [absence]
-    proof = ProofOfEnd.from_absences(absences, ctx.timing.absence_rule, last_heartbeat_at=None)
+    is_data = provider.capabilities.volume_gb is not None and orphan.state is not OrphanState.CONDEMNED
+    rule = ctx.timing.volume_absence_rule if is_data else ctx.timing.absence_rule
+    proof = ProofOfEnd.from_absences(absences, rule, last_heartbeat_at=None)
     if proof is not None and await _is_still_there(ctx, provider, orphan):
         return
     async with ctx.db.write() as tx:
@@ -300,7 +319,7 @@ async def _is_still_there(ctx: Context, provider: Provider, orphan: Orphan) -> b
         async with ctx.db.write() as tx:
             await amend(tx, Orphan, orphan.id, version=orphan.version, absent_at=[])
         if condemned and provider.capabilities.terminate:
-            await _end(provider, orphan.ref)
+            await _end(ctx, provider, orphan)
     return True
 
 
@@ -322,8 +341,9 @@ async def _gone(ctx: Context, tx: Tx, orphan: Orphan, ended_at: datetime, now: d
         await open_exchange(tx, orphan.instance_id, now)
 
 
-async def _end(provider: Provider, ref: str) -> None:
+async def _end(ctx: Context, provider: Provider, orphan: Orphan) -> None:
     try:
-        await provider.terminate(ref)
+        await provider.terminate(orphan.ref)
     except ProviderError as error:
-        log.warning("the orphan %s of %s was not ended: %s", ref, provider.name, error.code)
+        log.warning("the orphan %s of %s was not ended: %s", orphan.ref, provider.name, error.code)
+        await volume_in_use.notify_operators(ctx, orphan, error)

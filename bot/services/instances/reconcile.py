@@ -19,7 +19,7 @@ from bot.rules.instances.circuit_breaker import trips
 from bot.rules.instances.health import trouble
 from bot.services.billing.metering import billed_time
 from bot.services.billing.within_hours import accrue_stop, change_rate
-from bot.services.instances import key_rotation
+from bot.services.instances import key_rotation, volume_absence
 from bot.services.instances.batch_runs import close_run
 from bot.services.instances.blind_time import since_absence, since_trouble
 from bot.services.instances.health import instead, last_heartbeat_at, still_there, watch
@@ -199,8 +199,10 @@ async def _step(
 
 async def _absent(ctx: Context, provider: Provider, row: Instance, listing: Listing) -> bool:
     """Count a complete listing without this row; enough of them prove its end, unless a heartbeat contradicts."""
-    absence = listing.absence(row.ref, row.name)
     waiting = row.state in RUNNING_STATES and not _should_be_listed(row, listing, provider)
+    if provider.capabilities.volume_gb is not None:
+        return not waiting and await volume_absence.look(ctx, provider, row, listing)
+    absence = listing.absence(row.ref, row.name)
     if absence is None or waiting or row.state is InstanceState.UNKNOWN or listing.account != row.account:
         return False
     ordered_at = row.terminate_asked_at if row.state is InstanceState.TERMINATING else None

@@ -10,6 +10,7 @@ from typing import Any
 
 from bot.services.checkpoints import verification
 from bot.services.grants import reopen, reservations
+from bot.services.instances import volume_in_use
 from bot.services.instances.blind_time import since_order
 from bot.services.instances.health import last_heartbeat_at
 from bot.services.instances.transitions import end_instance, settle
@@ -79,8 +80,7 @@ async def _terminate(ctx: Context, held: Claim, row: Instance, began_at: datetim
     now, waits_until = ctx.clock.now(), None
     if began_at is not None:
         async with ctx.db.read() as tx:
-            pause_s = ctx.timing.recovery_page_s
-            waits_until = await recovery_mode.waits_until(tx, row, began_at, pause_s, now)
+            waits_until = await recovery_mode.waits_until(tx, row, began_at, ctx.timing.recovery_page_s, now)
     # What its cloud accepted once was verified and announced before, and nothing can be saved on it any more.
     is_accepted = row.terminate_acked_at is not None
     if not is_accepted:
@@ -117,6 +117,7 @@ async def _terminate(ctx: Context, held: Claim, row: Instance, began_at: datetim
     except ProviderError as error:
         log.warning("terminating %s failed: %s", row.id, error.code)
         problem, had_no_effect = error.message, error.definite_no
+        await volume_in_use.notify(ctx, row, error)
     now = ctx.clock.now()
     # When it was last alive says something only where the cloud does not know it, and was not called before.
     unknown = was_there is False and row.terminate_called_at is None

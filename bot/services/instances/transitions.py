@@ -16,6 +16,7 @@ from bot.services.billing.metering import accrue_rest, before_now, billed_from, 
 from bot.services.billing.within_hours import change_rate
 from bot.services.grants import reopen, reservations
 from bot.services.grants.set_aside import return_to_grace
+from bot.services.instances import volume_ends
 from bot.services.instances.failover import replace
 from bot.services.nodes.job_results import is_job_over, record_ended_session
 from bot.services.notifications import end_of_session, interruption
@@ -81,7 +82,11 @@ async def adopt(ctx: Context, tx: Tx, instance_id: str, seen: ObservedInstance, 
         await _take_rate(ctx, tx, row, seen, now)
         await end_instance(tx, row, session.end_code, session.end_reason, now, SYSTEM)
     else:
-        await ends_at(tx, session, await approved_end(ctx, tx, session, row, grant, sent_at, row.price_usd_h), now)
+        end = await approved_end(ctx, tx, session, row, grant, sent_at, row.price_usd_h)
+        if volume_of(session.gpu):
+            await volume_ends.set_end(ctx, tx, session, end, end, now)
+        else:
+            await ends_at(tx, session, end, now)
         await check_rate(ctx, tx, row, grant, seen, now)
     return row
 
@@ -105,6 +110,10 @@ async def check_rate(
     ends it earlier at a higher rate, and `overspend` asks approvers for the new rate.
     """
     session = await tx.get_one(Session, row.session_id, populate_existing=True)
+    if volume_of(session.gpu):
+        await _take_rate(ctx, tx, row, seen, now)
+        await volume_paid(ctx, tx, session, row, grant, now)
+        return True
     approved = await approved_rate(tx, row)
     before = None if session.dealt_commands else session.ready_at  # Machines that share a queue become ready alone.
     was_ready = row.reachable_at is not None or before is not None
@@ -116,6 +125,15 @@ async def check_rate(
     if price_usd_h is not None and step is not PriceStep.END and session.deadline is not None:
         await ends_at(tx, session, await paid_until(ctx, tx, row, grant, price_usd_h, session.deadline), now)
     return step is not PriceStep.END
+
+
+async def volume_paid(ctx: Context, tx: Tx, session: Session, row: Instance, grant: GrantRow, now: datetime) -> None:
+    """Set the end of a network volume anew, after its rate, its written end or its amounts changed."""
+    session = await tx.get_one(Session, session.id, populate_existing=True)
+    row = await tx.get_one(Instance, row.id, populate_existing=True)
+    if (written := volume_ends.written_end(session)) is not None:
+        paid = await paid_until(ctx, tx, row, grant, row.price_usd_h, written)
+        await volume_ends.set_end(ctx, tx, session, written, paid, now)
 
 
 async def _take_rate(ctx: Context, tx: Tx, row: Instance, seen: ObservedInstance, now: datetime) -> Decimal | None:

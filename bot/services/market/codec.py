@@ -26,6 +26,7 @@ _MOST = {
     "retries": "retries (failed launches, failover)",
     "interruptions": "repeated work (a lost host)",
     "hold": "checkpoint hold",
+    "notices": "days of notices",
 }
 
 

@@ -133,7 +133,8 @@ class EndWatchdog:
             return None
         able = provider.capabilities
         reads = self.ctx.checkpoints is not None
-        ability = Ability(able.terminate, able.keeps_disk, reads)
+        # A network volume costs little and may hold years of work: it is deleted by the jobs, after their notices.
+        ability = Ability(able.terminate and able.volume_gb is None, able.keeps_disk, reads)
         timing = self.ctx.timing
         order = due(
             one, self.ctx.policy, ability, now, overdue_s=timing.end_overdue_s, patience_s=timing.recovery_page_s

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from decimal import Decimal
 
-from bot.rules.policy.volumes import WARNED_BEFORE_S
+from bot.rules.sessions import volume_end
 from bot.rules.sessions.expiration import ended_by, is_due, is_last, next_look, warnings
 from bot.rules.values.phrases import usd
 from bot.services.instances.termination import end_session
@@ -13,6 +13,7 @@ from bot.services.notifications import end_of_session
 from bot.services.notifications.paging import alone
 from bot.services.runtime.clock_guard import approved_now
 from bot.services.runtime.context import Context
+from bot.services.sessions import volume_growth
 from ledger.core import Claim, Tx, claim, lock_family, release
 from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.end_reason import EndReason
@@ -62,6 +63,8 @@ async def why_it_ends(ctx: Context, tx: Tx, session: Session, *, ahead: bool = F
 
     `ahead`: the sentence is for a warning before the end.
     """
+    if volume_of(session.gpu):
+        return volume_growth.why_it_ends(ctx, session, ahead=ahead)
     rows = await instances_of_session(tx, session.id)
     # The hours of a set count from its first create.
     last = rows[-1] if session.nodes == 1 else min(rows, key=lambda row: row.sent_at or row.created_at)
@@ -71,9 +74,7 @@ async def why_it_ends(ctx: Context, tx: Tx, session: Session, *, ahead: bool = F
     by_amount = grant.kind == GrantKind.CREATE and ran < timedelta(hours=float(hours)) - GRACE
     unconfirmed = await open_overspend_request(tx, session.request_id) is not None
     spent = usd(grant.total_cap_usd * session.nodes + await extension_cap(tx, session.id)) if by_amount else ""
-    code, said = ended_by(hours, ctx.policy, spent=spent, unconfirmed=unconfirmed, ahead=ahead)
-    # The limit on hours is about machines.
-    return (EndReason.RESERVATION_OVER if code is EndReason.HOURS_CAP and volume_of(session.gpu) else code), said
+    return ended_by(hours, ctx.policy, spent=spent, unconfirmed=unconfirmed, ahead=ahead)
 
 
 async def _deadline(ctx: Context, tx: Tx, held: Claim, now: datetime) -> None:
@@ -82,13 +83,20 @@ async def _deadline(ctx: Context, tx: Tx, held: Claim, now: datetime) -> None:
     if session.deadline is None:
         await release(tx, Session, held, due_at=None)
         return
-    if now >= session.deadline and session.warned_at is not None:
+    is_volume = bool(volume_of(session.gpu))
+    if is_volume and session.volume_grace_at is not None:
+        await volume_growth.notify(ctx, tx, session, now)
+    may_end = volume_end.may_delete(session.deadline, session.warned_at, now) if is_volume else True
+    if now >= session.deadline and session.warned_at is not None and may_end:
         code, sentence = await why_it_ends(ctx, tx, session)
         await end_session(ctx, tx, session.id, code, sentence, SCHEDULER, now)
         return
     before_s = ctx.policy.warn_before_end_s
-    before_s = (*before_s, WARNED_BEFORE_S) if volume_of(session.gpu) else before_s
-    moments = warnings(before_s, began_at, session.deadline)
+    moments = (
+        volume_end.notices(before_s, began_at, session.deadline, session.volume_grace_at)
+        if is_volume
+        else warnings(before_s, began_at, session.deadline)
+    )
     look_at, warned_at = next_look(moments, session.deadline, now), session.warned_at
     if is_due(moments, session.deadline, warned_at, now):
         # The warning is sent before the termination, even when no process ran at the time of the warning.
@@ -96,8 +104,10 @@ async def _deadline(ctx: Context, tx: Tx, held: Claim, now: datetime) -> None:
         kept = bool(session.preserve) and session.state is SessionState.STOPPED
         last = warned_at is not None and is_last(moments, now) and not kept
         await end_of_session.warn(ctx, tx, session, now, last=last)
-        earliest = now if warned_at is not None else now + GRACE
+        pause = volume_end.LEAST_NOTICE if is_volume and now >= session.deadline else GRACE
+        earliest = now if warned_at is not None else now + pause
         look_at, warned_at = max(min(look_at, now + ANSWER), earliest), now
     elif warned_at is not None:
         await end_of_session.reach_somebody(ctx, tx, session, now)
+        look_at = look_at if look_at > now else warned_at + volume_end.LEAST_NOTICE
     await release(tx, Session, held, due_at=look_at, warned_at=warned_at)

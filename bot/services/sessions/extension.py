@@ -21,7 +21,8 @@ from bot.services.access import authorization
 from bot.services.checkpoints import hold
 from bot.services.grants import amendments, approvers, escalation, hours_used, reservations
 from bot.services.grants.requote import offer_again
-from bot.services.instances.transitions import ends_at, paid_until
+from bot.services.instances import volume_ends
+from bot.services.instances.transitions import ends_at, paid_until, volume_paid
 from bot.services.notifications import end_of_session, ready_message, request_message
 from bot.services.people import direct_messages, eligibility
 from bot.services.runtime import recovery_mode
@@ -140,6 +141,8 @@ async def _paid(ctx: Context, tx: Tx, row: Instance, end: datetime) -> datetime:
 async def _keep(tx: Tx, session: Session, command: Extend, deadline: datetime, now: datetime) -> Reply:
     end = extension.later(deadline, command.hours)
     await ends_at(tx, session, end, now)
+    if volume_of(session.gpu):
+        await amend(tx, Session, session.id, volume_ends_at=end)
     said = f"{say_hours(command.hours)} more, covered by the approval."
     record(tx, now, command.decider.actor, session.id, EventKind.SESSION_KEPT, reason=said, key=command.key)
     await request_message.show_again(tx, await tx.get_one(Request, session.request_id), now)
@@ -227,6 +230,17 @@ async def _ask(ctx: Context, tx: Tx, session: Session, row: Instance, command: E
     return _asked(asked, end)
 
 
+async def _longer(ctx: Context, tx: Tx, session: Session, row: Instance, hours: Decimal, now: datetime) -> datetime:
+    """Move the end of a session by the hours of an extension, and return it. A volume's written end moves."""
+    if written := volume_ends.written_end(session) if volume_of(session.gpu) else None:
+        await amend(tx, Session, session.id, volume_ends_at=extension.later(written, hours))
+        await volume_paid(ctx, tx, session, row, await tx.get_one(GrantRow, row.grant_id), now)
+        return (await tx.get_one(Session, session.id, populate_existing=True)).deadline or written
+    end = await _paid(ctx, tx, row, extension.later(session.deadline or now, hours))
+    await ends_at(tx, session, end, now)
+    return end
+
+
 def _asked(request: Request, end: datetime | None) -> Reply:
     more, ends = say_hours(request.job.hours), f" {end:%Y-%m-%d %H:%M} UTC" if end else ""
     sentence = f"Asked for {more} more ({short_id(request.id)}). Until it's approved, the session still ends{ends}."
@@ -260,9 +274,7 @@ async def grant(ctx: Context, tx: Tx, request: Request, approval: Approval, sess
         total = Decimal(session.hours) + hours
         await amend(tx, Session, session.id, hours=f"{total.normalize():f}")
         # Where the amount ends the session early, the new amount pays for the new hours and not for the old ones.
-        end = extension.later(session.deadline, hours)
-        end = await _paid(ctx, tx, row, end)
-        await ends_at(tx, session, end, now)
+        end = await _longer(ctx, tx, session, row, hours, now)
     less = amendments.amendment_summary(request, approval)
     more = f"{say_hours(hours)} more{f' ({less})' if less else ''}"
     said = f"{more}: session {session.short_id} now ends {end:%Y-%m-%d %H:%M} UTC."

@@ -59,6 +59,7 @@ from ledger.queries.overspend import (
     running_ids,
 )
 from providers.capabilities import BillingRule, BillingStart
+from providers.cloud_names import volumes_of
 
 #: A running session with its instance's whole row.
 Running = RunningInstance[Instance]
@@ -119,6 +120,7 @@ async def overspend_due(ctx: Context) -> int:
     for first in range(0, len(ids), TOGETHER):
         async with ctx.db.read() as tx:
             found = await running_columns(tx, ids[first : first + TOGETHER])
+        found = [one for one in found if one.row.cloud != volumes_of(one.row.cloud)]  # `volume_growth` asks about it.
         due += [one for one in found if _is_due(ctx, one, now)]
     for one in due:
         await alone(ctx, one.session_id, "the check of its cost", _look(ctx, one, now), None)

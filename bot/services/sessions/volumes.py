@@ -20,7 +20,7 @@ from ledger.core import Tx
 from ledger.kernel.actor import Actor
 from ledger.kernel.ids import short_id
 from ledger.kernel.job import GpuConstraint, JobRequest, volume_of
-from ledger.kernel.states import SessionState
+from ledger.kernel.states import ENDABLE_SESSION, SessionState
 from ledger.models import Request
 from ledger.queries.runs.volumes import is_taken
 from ledger.queries.views import SessionView, session_views
@@ -44,6 +44,16 @@ def path_of(ctx: Context, view: SessionView) -> str:
     """Return where machines find a volume; "" where its cloud is no longer set up."""
     provider = ctx.providers.get(view.instance.cloud) if view.instance is not None else None
     return provider.capabilities.volume_path.format(volume_of(view.session.gpu)) if provider is not None else ""
+
+
+def trouble(view: SessionView) -> str:
+    """Say in a sentence what is wrong with a volume: not listed, or not paid for; "" where nothing is."""
+    row, session = view.instance, view.session
+    if row is not None and row.absent_at and session.state in ENDABLE_SESSION:
+        return f"{machines_of(row.cloud)} doesn't list it now. It stays yours, and is booked as before."
+    if session.volume_grace_at is not None and session.state in ENDABLE_SESSION:
+        return "Its approved amount doesn't pay for it until its end."
+    return ""
 
 
 def because(job: JobRequest, reason: str) -> JobRequest:
@@ -86,6 +96,8 @@ async def with_volume(ctx: Context, actor: Actor, job: JobRequest) -> JobRequest
     if row is None or session.state is not SessionState.RUNNING or session.deadline is None:
         return _cannot(job.volume, "it is not ready yet, or it is ending")
     cloud, offer = machines_of(row.cloud), offer_from_json(row.offer)
+    if row.absent_at:
+        return _cannot(job.volume, f"{cloud} does not list it now. Try again when it does")
     others = [name for name in job.candidates if name != cloud]
     if job.candidates and cloud not in job.candidates:
         without = [name for name in others if name not in ctx.volume_clouds]
@@ -93,6 +105,8 @@ async def with_volume(ctx: Context, actor: Actor, job: JobRequest) -> JobRequest
         return _elsewhere(job.volume, f"it is at {cloud}, and you asked for {', '.join(others)}.{why}")
     if job.regions and not any(in_region(offer, region) for region in job.regions):
         return _elsewhere(job.volume, f"it is in {offer.region}, and you asked for {', '.join(job.regions)}.")
+    if session.volume_grace_at is not None:
+        return _cannot(job.volume, "it outgrew its approved amount, and nobody approved its new cost yet")
     now = ctx.clock.now()
     if too_soon := _ends_first(job, session.deadline, now):
         return _cannot(job.volume, too_soon)

@@ -142,10 +142,12 @@ def _fitting(parts: Iterable[str]) -> str:
     return said
 
 
-def how_it_ends(job: JobRequest, time_h: Decimal | None, boot_s: int | None) -> str:
+def how_it_ends(job: JobRequest, option: Option, time_h: Decimal | None, boot_s: int | None) -> str:
     """Say when it is ready, and that it ends by itself, after `time_h` hours where that is not said elsewhere."""
     if job.makes_volume:
-        return "deleted at its end with all data on it · costs the same when no machine uses it"
+        notices = str((option.estimate or {}).get("notices") or "")
+        lead = "deleted at its end with all data on it · costs the same when no machine uses it"
+        return f"{lead}\n{notices}".rstrip()
     ready = f"ready in about {brief(Decimal(boot_s) / 3600)} · " if boot_s else ""
     return f"{ready}ends by itself{f' after {brief(time_h)}' if time_h is not None else ''}"
 

@@ -206,11 +206,11 @@ def _terms(view: RequestView, option: Option, facts: CardFacts, short: int = 0) 
     about, extra = map(escape, price_parts(view, option))
     lines.append(f"{rate(one.price_usd_h)} · *{about}*{extra} · never more than {dollars(most_usd)}")
     if request.kind in RENTS:
-        lines.append(how_it_ends(request.job, time_h if short < 3 else None, facts.boot_s if short < 2 else None))
+        boot_s = facts.boot_s if short < 2 else None
+        lines.append(how_it_ends(request.job, option, time_h if short < 3 else None, boot_s))
     elif request.kind is RequestKind.EXTEND:
         lines += [*extended_to(view, facts.extends), "Until it's approved, the current end stays."]
-    other = most_reliable(view, option)
-    return [*lines, other] if other and not short else lines
+    return [*lines, *filter(None, ["" if short else most_reliable(view, option)])]
 
 
 def _limits(view: RequestView, cost_usd: Decimal | None) -> list[str]:

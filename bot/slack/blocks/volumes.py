@@ -7,6 +7,7 @@ from decimal import Decimal
 
 from bot.rules.values.phrases import cloud_title, rate
 from bot.rules.values.state_text import state_words
+from bot.services.sessions.volumes import trouble
 from bot.slack.blocks.elements import Message, clip, code, context, dollars, person, safe, section, when
 from ledger.kernel.job import volume_of
 from ledger.queries.views import SessionView
@@ -32,4 +33,5 @@ def _line(view: SessionView, cost_usd: Decimal) -> str:
         )
     parts += [state_words(session.state), person(session.owner), f"{dollars(cost_usd)} so far"]
     parts += [f"deleted {when(session.deadline)}"] if session.deadline is not None else []
+    parts += [f":warning: {said}"] if (said := trouble(view)) else []
     return " · ".join(parts)

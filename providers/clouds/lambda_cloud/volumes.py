@@ -12,8 +12,9 @@ from providers.adapter_helpers import instant, listed, number, part, text
 from providers.clouds.lambda_cloud.adapter import RATE_LIMITS, LambdaConfig, LambdaProvider
 from providers.clouds.lambda_cloud.errors import CLOUD, call_error, create_error, error_code, not_there
 from providers.clouds.lambda_cloud.instances import VOLUMES_PATH
-from providers.contract import InstanceSpec, ObservedInstance
-from providers.errors import OutcomeUnknown, ProviderError, Unavailable, UnexpectedResponse
+from providers.completeness import COMPLETE, Completeness
+from providers.contract import InstanceSpec, NotSeen, ObservedInstance
+from providers.errors import InUse, OutcomeUnknown, ProviderError, UnexpectedResponse
 from providers.http import HttpReply
 from providers.volumes import VolumeAdapter, capabilities
 
@@ -32,13 +33,17 @@ class LambdaVolumes(VolumeAdapter):
 
     name = NAME
     capabilities = capabilities(
-        volume_gb=(LEAST_GB, MOST_GB), path=VOLUMES_PATH, name_max=60, charges=False, rate_limits=RATE_LIMITS
+        volume_gb=(LEAST_GB, MOST_GB),
+        path=VOLUMES_PATH,
+        name_max=60,
+        charges=False,
+        rate_limits=RATE_LIMITS,
+        grows=True,
     )
     TITLE = "Lambda"
     KEY_PAGE, KEY_VARIABLE = LambdaProvider.KEY_PAGE, LambdaProvider.KEY_VARIABLE
     CREATE = ("POST", "/filesystems")
     ONE = "/filesystems"
-    BY_USE = True
     REF_WRONG = "that is not an id of a Lambda file system; one is 32 hexadecimal digits"
 
     def __init__(self, config: LambdaConfig, *more: Any) -> None:
@@ -61,9 +66,31 @@ class LambdaVolumes(VolumeAdapter):
         regions = [region for rows in kinds if isinstance(rows, list) for region in rows]
         return {name for region in regions if (name := text(part(region).get("name")))}
 
-    async def _listed(self) -> Iterable[Any]:
-        body = await self._read("GET", "/file-systems")
-        return listed(self.name, body, "data", "Lambda's answer has no list of file systems")
+    async def get(self, ref: str) -> ObservedInstance | NotSeen:
+        """One file system. Lambda has no call for one, so a whole list of its own is read for it."""
+        listing = await self.list()
+        return next((item for item in listing.items if item.ref == ref), NotSeen(self.name, listing.at))
+
+    async def _listed(self) -> tuple[Iterable[Any], Completeness]:
+        """One answer without pages, as documented; a token as in Lambda's other lists would be followed."""
+
+        async def page(token: str | None) -> tuple[Any, Any]:
+            body = await self._read("GET", "/file-systems", params={"page_token": token} if token else {})
+            rows = listed(self.name, body, "data", "Lambda's answer has no list of file systems")
+            return rows, body.get("page_token")
+
+        return [row async for rows in self._pages(page, "list of file systems") for row in rows], COMPLETE
+
+    async def mounted_by(self, ref: str) -> tuple[str, ...]:
+        """The instances that mount it, by its id or by its name."""
+        rows, _ = await self._listed()
+        row = next((row for row in rows if isinstance(row, dict) and row.get("id") == ref), None)
+        if row is None or row.get("is_in_use") is False:
+            return ()
+        body = await self._read("GET", "/instances")
+        machines = listed(self.name, body, "data", "Lambda's answer has no list of instances")
+        users = [str(one.get("id")) for one in machines if isinstance(one, dict) and _mounts(one, ref, row.get("name"))]
+        return tuple(users or (["an instance"] if row.get("is_in_use") else []))
 
     async def _send(self, spec: InstanceSpec, grant: Grant) -> ObservedInstance:
         """One create. A name that is taken can only be our own label's, so its outcome is unknown."""
@@ -92,10 +119,17 @@ class LambdaVolumes(VolumeAdapter):
 
     def _deleted(self, reply: HttpReply, ref: str) -> None:
         if error_code(reply) == "filesystems/filesystem-in-use":
-            raise Unavailable(self.name, "Lambda keeps the file system while an instance uses it")
+            raise InUse(self.name, "Lambda keeps the file system while an instance uses it")
         error = self.error_of(reply)
         if error is not None:
             raise error
         deleted = part(reply.fields, "data").get("deleted_ids")
         if not isinstance(deleted, list) or ref not in deleted:
             raise UnexpectedResponse(self.name, "Lambda's answer to the delete does not name the file system")
+
+
+def _mounts(machine: dict[str, Any], ref: str, name: Any) -> bool:
+    """Whether an instance mounts the file system of this id or name."""
+    mounts = machine.get("file_system_mounts") or []
+    by_id = any(isinstance(mount, dict) and mount.get("file_system_id") == ref for mount in mounts)
+    return by_id or name in (machine.get("file_system_names") or [])

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field
 
@@ -14,9 +14,9 @@ from ledger.kernel.clock import Clock
 from ledger.kernel.grant import Grant
 from ledger.kernel.job import GpuConstraint
 from providers.adapter import CloudAdapter, CloudConfig
-from providers.adapter_helpers import fits, joined, listed, number, only, part, ruled, same
+from providers.adapter_helpers import fits, joined, number, only, part, ruled, same
 from providers.capabilities import BillGranularity, BillingRule, BillingStart, Capabilities, PortAccess, PriceSource
-from providers.clouds.runpod import gpu_types, instances, offers
+from providers.clouds.runpod import gpu_types, instances, offers, pages
 from providers.clouds.runpod import spot as interruptible
 from providers.clouds.runpod.errors import CLOUD, call_error, create_error, graphql_error
 from providers.clouds.runpod.gpu_types import PriceField
@@ -38,7 +38,6 @@ from providers.errors import InvalidSpec, OutcomeUnknown, ProviderError, Unexpec
 from providers.http import HttpReply
 from providers.rate_limits import Pace, Pacer
 
-PAGE_LIMIT = 1000
 BALANCE_QUERY = "query { myself { clientBalance currentSpendPerHr spendLimit } }"
 
 #: The documented example of the limit is 60 requests a minute for the whole account; the `RateLimit` header of every
@@ -237,16 +236,9 @@ class RunPodProvider(CloudAdapter):
         """Every cursor page, each pod once. An answer without `pagination` is the last page, unless it is full."""
         at = self._clock.now()
 
-        async def page(cursor: str | None) -> tuple[Any, str | None]:
-            params = {"limit": str(PAGE_LIMIT), "includeClusterPods": "true"}
-            body = await self._read("GET", "/v2/pods", params=params | ({"cursor": cursor} if cursor else {}))
-            rows = listed(CLOUD, body, "pods", "runpod's answer has no list of pods")
-            return rows, _next_cursor(body.get("pagination"), len(rows))
-
         items: dict[str, ObservedInstance] = {}
-        async for rows in self._pages(page, "list of pods"):
-            for item in map(instances.observed, rows):
-                items.setdefault(item.ref, item)
+        for item in map(instances.observed, await pages.pod_rows(self._read, self._pages)):
+            items.setdefault(item.ref, item)
         return Listing(CLOUD, self.account, at, tuple(items.values()))
 
     # ── acting ───────────────────────────────────────────────────────────────────────────────────
@@ -350,19 +342,3 @@ class RunPodProvider(CloudAdapter):
 
     def _pod(self, ref: str) -> str:
         return f"/v2/pods/{self._checked(ref)}"
-
-
-def _next_cursor(pagination: Any, rows: int) -> str | None:
-    """The cursor of the next page, or None on the last one. Contradictions raise: half a list proves nothing."""
-    if pagination is None:
-        if rows >= PAGE_LIMIT:
-            raise UnexpectedResponse(CLOUD, "runpod sent a full page of pods without saying whether more follow")
-        return None
-    if not isinstance(pagination, dict):
-        raise UnexpectedResponse(CLOUD, "runpod's pagination is not an object")
-    cursor = pagination.get("nextCursor")
-    if pagination.get("hasNextPage") is False or (cursor is None and "hasNextPage" not in pagination):
-        return None
-    if not isinstance(cursor, str) or not cursor:
-        raise UnexpectedResponse(CLOUD, "runpod says that more pods follow but not where")
-    return cursor

@@ -10,9 +10,11 @@ from typing import Any
 from ledger.kernel.grant import Grant
 from providers import cloud_names
 from providers.adapter_helpers import instant, listed, number, ruled, text
+from providers.clouds.runpod import pages
 from providers.clouds.runpod.adapter import RATE_LIMITS, RunPodConfig, RunPodProvider
 from providers.clouds.runpod.errors import CLOUD, call_error, create_error
 from providers.clouds.runpod.instances import HOURS_PER_MONTH, VOLUMES_PATH, rfc3339
+from providers.completeness import COMPLETE, Completeness
 from providers.contract import Charge, InstanceSpec, ObservedInstance
 from providers.errors import OutcomeUnknown, ProviderError, UnexpectedResponse
 from providers.http import HttpReply
@@ -24,6 +26,7 @@ LEAST_GB, MOST_GB = 10, 4096
 FIRST_USD, FURTHER_USD, FIRST_GB = Decimal("0.07"), Decimal("0.05"), Decimal(1000)
 #: The type with a published price. A data centre has others, which are not offered.
 STANDARD = "STANDARD"
+CUT = "RunPod did not say whether more network volumes follow."
 
 
 def price_usd_h(size_gb: Decimal) -> Decimal:
@@ -37,7 +40,12 @@ class RunPodVolumes(VolumeAdapter):
 
     name = NAME
     capabilities = capabilities(
-        volume_gb=(LEAST_GB, MOST_GB), path=VOLUMES_PATH, name_max=191, charges=True, rate_limits=RATE_LIMITS
+        volume_gb=(LEAST_GB, MOST_GB),
+        path=VOLUMES_PATH,
+        name_max=191,
+        charges=True,
+        rate_limits=RATE_LIMITS,
+        grows=False,
     )
     TITLE = "runpod"
     KEY_PAGE, KEY_VARIABLE = RunPodProvider.KEY_PAGE, RunPodProvider.KEY_VARIABLE
@@ -63,9 +71,25 @@ class RunPodVolumes(VolumeAdapter):
         rows = listed(self.name, body, "dataCenters", "runpod's answer has no list of data centers")
         return [row["id"] for row in rows if isinstance(row, dict) and isinstance(row.get("id"), str)]
 
-    async def _listed(self) -> Iterable[Any]:
-        body = await self._read("GET", self.ONE)
-        return listed(self.name, body, "networkVolumes", "runpod's answer has no list of network volumes")
+    async def _listed(self) -> tuple[Iterable[Any], Completeness]:
+        """Every cursor page. An answer without `pagination` may be cut anywhere: its page size is not documented."""
+        unsaid = False
+
+        async def page(cursor: str | None) -> tuple[Any, str | None]:
+            nonlocal unsaid
+            body = await self._read("GET", self.ONE, params={"cursor": cursor} if cursor else {})
+            rows = listed(self.name, body, "networkVolumes", "runpod's answer has no list of network volumes")
+            pagination = body.get("pagination")
+            unsaid = pagination is None
+            return rows, None if unsaid else pages.next_cursor(pagination, "network volumes")
+
+        rows = [row async for some in self._pages(page, "list of network volumes") for row in some]
+        return rows, Completeness.partial(CUT) if unsaid else COMPLETE
+
+    async def mounted_by(self, ref: str) -> tuple[str, ...]:
+        """The pods of the account that mount it, stopped ones too. Workers of serverless endpoints are not shown."""
+        rows = await pages.pod_rows(self._read, self._pages)
+        return tuple(str(row.get("id")) for row in rows if ref in pages.mounted_volumes(row))
 
     async def _send(self, spec: InstanceSpec, grant: Grant) -> ObservedInstance:
         """One create. Only a success with an id is a yes."""
@@ -88,7 +112,8 @@ class RunPodVolumes(VolumeAdapter):
         return self._seen(ref, text(row.get("name")), text(row.get("dataCenter")), size)
 
     def _gone(self, reply: HttpReply) -> bool:
-        return reply.status == 404
+        """Only RunPod's own problem document says so: a gateway and a wrong path answer 404 as well."""
+        return reply.status == 404 and reply.fields.get("status") == 404
 
     def _deleted(self, reply: HttpReply, ref: str) -> None:
         if not reply.ok:

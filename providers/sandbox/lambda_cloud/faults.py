@@ -139,6 +139,7 @@ FAULTS = FaultTable(
         refuses=JSONResponse({"data": {"terminated_instances": []}})),
     Fault("terminated_lingers", "the terminated instance stays listed as terminated [after_s=120]"),
     Fault("restart_conflict", "409 global/conflict to a restart", refuses=CONFLICT),
+    Fault("volumes_short", "a listing of file systems lacks some [rows=0: how many it shows]"),
     Fault("audit_small_pages", "the audit log comes in pages of few events [rows=1]"),
     aliases={"create_no_credit": "create_inactive"},
 )

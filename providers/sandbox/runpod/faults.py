@@ -160,6 +160,8 @@ FAULTS = FaultTable(
     Fault("page_error", "The second page of a listing answers 500."),
     Fault("small_pages", "A listing comes in pages of few rows (parameter rows, default 1)."),
     Fault("no_pagination", "A listing without the pagination object, as the older service answered."),
+    Fault("volumes_short", "A listing of network volumes lacks some (parameter rows: how many it shows, default 0)."),
+    Fault("mounted_volume_deleted", "204 to the delete of a network volume that a pod mounts, and it is gone."),
     Fault("delete_ignored", "204 to a delete, and the pod lives on."),
     Fault("action_ignored", "200 to an action, and nothing happens."),
     Fault("action_conflict", "409 to an action."),

@@ -10,12 +10,14 @@ from starlette.responses import JSONResponse, Response
 
 from providers.sandbox.api import ApiSandbox, Handler
 from providers.sandbox.runpod.account import RunPodAccount, volume_usd_h
-from providers.sandbox.runpod.faults import RunPodProblem
+from providers.sandbox.runpod.faults import WENT_WRONG, RunPodProblem, problem
 from providers.sandbox.runpod.market import DATA_CENTERS
 from providers.sandbox.volumes import NetworkVolume, present
 
 LEAST_GB, MOST_GB = 10, 4096
 TYPES = ("STANDARD", "HIGH_PERFORMANCE")
+#: Rows of one page. How many the service gives is not documented.
+PAGE_MAX = 1000
 
 
 class NetworkVolumes:
@@ -57,10 +59,25 @@ class NetworkVolumes:
         self._sandbox.committed(volume.ref, lands_in_s)
         return JSONResponse(_wire(volume), 201)
 
-    async def _list(self, _request: Request, _body: dict[str, Any]) -> Response:
-        now = self._sandbox.now
-        shown = [one for one in self._account.network_volumes.values() if one.listed(now)]
-        return JSONResponse({"networkVolumes": [_wire(one) for one in shown]})
+    async def _list(self, request: Request, _body: dict[str, Any]) -> Response:
+        """In cursor pages, as the official client reads them. The cursor is the id of the last volume before."""
+        now, sandbox, cursor = self._sandbox.now, self._sandbox, request.query_params.get("cursor")
+        if cursor == "broken":
+            return problem(500, WENT_WRONG)
+        there = [one for one in self._account.network_volumes.values() if one.listed(now)]
+        short = sandbox.fault_value("volumes_short", "rows", 0)
+        there = there if short is None else there[: int(short)]
+        ids = [one.ref for one in there]
+        start = ids.index(cursor) + 1 if cursor in ids else 0
+        limit = int(sandbox.fault_value("small_pages", "rows", 1) or PAGE_MAX)
+        rows, more = there[start : start + limit], start + limit < len(there)
+        pagination = {"nextCursor": rows[-1].ref if more else None, "hasNextPage": more}
+        if cursor is None and sandbox.fault("page_error") is not None:
+            rows, pagination = rows[: len(rows) // 2], {"nextCursor": "broken", "hasNextPage": True}
+        body: dict[str, Any] = {"networkVolumes": [_wire(one) for one in rows]}
+        if sandbox.fault("no_pagination") is None:
+            body["pagination"] = pagination
+        return JSONResponse(body)
 
     async def _get(self, request: Request, _body: dict[str, Any]) -> Response:
         return JSONResponse(_wire(self._known(request)))
@@ -76,10 +93,11 @@ class NetworkVolumes:
         return JSONResponse(_wire(volume))
 
     async def _delete(self, request: Request, _body: dict[str, Any]) -> Response:
-        """A volume that a pod uses is kept. What is answered then is not documented."""
+        """A volume that a pod mounts is kept, or deleted under the pod: neither is documented."""
         volume = self._known(request)
         users = [pod for pod in self._account.listed() if pod.ended != "TERMINATED"]
-        if any(pod.order.network_volume == volume.ref for pod in users):
+        mounted = any(pod.order.network_volume == volume.ref for pod in users)
+        if mounted and self._sandbox.fault("mounted_volume_deleted") is None:
             raise RunPodProblem(400, "network volume is in use by a pod")
         if self._sandbox.fault("delete_ignored") is None:
             volume.end(self._sandbox.now, 0.0)

@@ -21,6 +21,7 @@ class Law(StrEnum):
     WITHOUT_LEDGER = "ends need no writable ledger"
     RECORD = "no record is lost or changed"
     WORK = "a move never leaves fewer machines or copies"
+    DATA = "data are not deleted by bookkeeping"
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ PROOF = "ledger.kernel.proof"
 SWEEPS, ENDS = "tests/scenarios/faults/test_sweeps.py", "tests/scenarios/faults/test_ends.py"
 CREATES, RETURNS = "tests/scenarios/faults/test_creates.py", "tests/scenarios/faults/test_returns.py"
 LOST = "tests/services/instances/test_lost.py"
+VOLUMES = "tests/services/sessions/volumes"
 
 _SECOND_LOOK = Edit(
     RECONCILE,
@@ -327,4 +328,49 @@ _ANNOUNCED = (
     ),
 )
 
-ENDING = (*_PROOFS, *_ORPHANS, *_ANNOUNCED)
+_VOLUMES = (
+    Guard(
+        "an hour of own reads before a volume is lost",
+        Law.DATA,
+        (
+            Edit(
+                "bot.services.instances.volume_absence",
+                "return ctx.timing.absence_rule if is_deleted else ctx.timing.volume_absence_rule",
+                "return ctx.timing.absence_rule",
+            ),
+        ),
+        test=f"{VOLUMES}/test_volumes.py::test_one_that_vanishes_closes_its_record_and_is_not_replaced",
+    ),
+    Guard(
+        "a volume is read by its own id",
+        Law.DATA,
+        (
+            Edit(
+                "bot.services.instances.volume_absence",
+                "    if not isinstance(seen, NotSeen) and seen.status is not InstanceStatus.TERMINATED:",
+                "    if False:",
+            ),
+        ),
+        test=f"{VOLUMES}/test_absence.py::test_a_listing_that_stays_short_loses_no_volume",
+    ),
+    Guard(
+        "a volume that returns is not deleted",
+        Law.DATA,
+        (Edit(ORPHANS, "or self.may_hold_data\n        return not", "\n        return not"),),
+        test=f"{VOLUMES}/test_absence.py::test_one_that_returns_after_it_counted_as_gone_is_kept_for_people",
+    ),
+    Guard(
+        "a mounted volume is not deleted",
+        Law.DATA,
+        (Edit("providers.volumes", "        if users := await self.mounted_by(ref):", "        if users := ():"),),
+        test=f"{VOLUMES}/test_absence.py::test_one_that_a_machine_of_somebody_mounts_is_not_deleted_and_its_owner_is_told",
+    ),
+    Guard(
+        "its amount alone deletes no volume",
+        Law.DATA,
+        (Edit("bot.rules.sessions.volume_end", "begins + grace), begins)", "paid), begins)"),),
+        test=f"{VOLUMES}/test_growth.py::test_its_amount_alone_never_deletes_it",
+    ),
+)
+
+ENDING = (*_PROOFS, *_ORPHANS, *_ANNOUNCED, *_VOLUMES)

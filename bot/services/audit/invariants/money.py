@@ -7,12 +7,14 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from decimal import Decimal
 
+from bot.services.audit.invariants.volumes import notices
 from bot.services.audit.invariants.world import Truth, Violation
 from ledger.kernel.entry_kind import EntryKind
 from ledger.kernel.money import CENT
 from ledger.kernel.states import GrantState, InstanceState, is_terminal
 from ledger.models import Instance, LedgerEntry, Session
 from ledger.queries.audit import Books
+from providers.cloud_names import volumes_of
 
 #: The ledger and the bill may differ by this share. The ledger may be above by a cent: an end that was only noticed is
 #: booked when it was noticed. It may be below by no more than a few started seconds, which a small bill shows, too.
@@ -91,6 +93,8 @@ def _late_usd(books: Books, session: Session, bill_steps_s: Mapping[str, int]) -
         if row.session_id != session.id:
             continue
         end = max(session.deadline, row.checkpoint_until or session.deadline)
+        # A volume that outgrew its amount is kept for its days of notices, whatever they cost.
+        end = min([end, *notices(books, session.id)])
         until = row.billing_until or _booked_until(books, row)
         if until is not None and until > end:
             # A step that has started is billed in full.
@@ -100,11 +104,11 @@ def _late_usd(books: Books, session: Session, bill_steps_s: Mapping[str, int]) -
 
 
 def _booked_until(books: Books, row: Instance) -> datetime | None:
-    """Return until when an instance is booked that is still being ended; None for every other one.
+    """Return until when a volume, or an instance that is still being ended, is booked; None for every other one.
 
     While its cloud does not answer, its hours complete, and each is booked. Nobody knows yet when its billing ends.
     """
-    if row.state is not InstanceState.TERMINATING:
+    if row.state is not InstanceState.TERMINATING and row.cloud != volumes_of(row.cloud):
         return None
     return max(
         (one.at for one in books.entries if one.instance_id == row.id and one.kind == EntryKind.ACCRUE), default=None

@@ -185,7 +185,8 @@ def _is_paid(books: Books, row: Instance, grant: GrantRow) -> bool:
     cap_usd = grant.total_cap_usd + longer_usd / session.nodes
     paid_h = float((cap_usd - before_usd) / row.price_usd_h)
     paid_until = (row.sent_at or row.created_at) + timedelta(hours=paid_h) + SECOND
-    return session.deadline is None or session.deadline <= paid_until
+    # A volume that outgrew its amount is kept for its days of notices.
+    return session.deadline is None or session.deadline <= paid_until or session.volume_grace_at is not None
 
 
 def _ended_by_price(books: Books) -> Iterator[Violation]:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 
 from bot.services.audit.invariants.announced import SCHEDULER
 from bot.services.audit.invariants.world import Violation
+from ledger.kernel.actor import SYSTEM
+from ledger.kernel.end_reason import APPROVED, EndReason
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.job import volume_of
+from ledger.kernel.proof import VOLUME_ABSENCE_OVER, ProofKind
 from ledger.kernel.request_kind import RequestKind
-from ledger.kernel.states import NotificationKind, SessionState
+from ledger.kernel.states import InstanceState, NotificationKind, OrphanState, SessionState
 from ledger.models import Instance
 from ledger.queries.audit import Books
 from providers.cloud_names import machines_of, volumes_of
@@ -18,7 +22,12 @@ from providers.cloud_names import machines_of, volumes_of
 OWN_KIND = "a volume is a request of its own kind"
 NOT_REPLACED = "a volume that is gone is not replaced"
 ANNOUNCED = "no volume is deleted at its end unannounced"
+NOTICED = "no volume is deleted by its amount without its days of notices"
+BY_NOBODY = "only a person, a written end or days of notices delete a volume"
+LOOKED_FOR = "a volume counts as lost after an hour of its own reads"
 BESIDE = "a machine is where its volume is"
+DAY = timedelta(days=1)
+OURS = frozenset({SCHEDULER, SYSTEM.ref})
 
 
 def check(books: Books) -> list[Violation]:
@@ -26,7 +35,7 @@ def check(books: Books) -> list[Violation]:
     rows: defaultdict[str, list[Instance]] = defaultdict(list)
     for row in books.instances:
         rows[row.session_id].append(row)
-    return [*_volumes(books, rows), *_deletions(books), *_mounted(books, rows)]
+    return [*_volumes(books, rows), *_deletions(books), *_ends(books, rows), *_mounted(books, rows)]
 
 
 def _volumes(books: Books, rows: dict[str, list[Instance]]) -> Iterator[Violation]:
@@ -42,19 +51,65 @@ def _volumes(books: Books, rows: dict[str, list[Instance]]) -> Iterator[Violatio
 
 
 def _deletions(books: Books) -> Iterator[Violation]:
-    """Check that a volume which expired had a warning before its deletion was ordered."""
-    volumes = {session.id for session in books.sessions if volume_of(session.gpu)}
+    """Check that the deletion of a volume that no person ordered came at its written end or after days of notices."""
+    volumes = {session.id: session for session in books.sessions if volume_of(session.gpu)}
     warned = {
         note.subject.partition("/")[0]: note.created_at
         for note in sorted(books.notifications, key=lambda one: one.created_at, reverse=True)
         if note.kind == NotificationKind.SESSION_ENDING
     }
     for event in books.events:
+        session = volumes.get(event.subject)
         ordered = event.kind == EventKind.SESSION_MOVED and event.after == SessionState.TERMINATING
-        if ordered and event.actor == SCHEDULER and event.subject in volumes:
-            said_at = warned.get(event.subject)
-            if said_at is None or said_at >= event.at:
-                yield Violation(ANNOUNCED, event.subject, "its owner was not warned before")
+        if session is None or not ordered or session.end_code == EndReason.LOST or event.actor not in OURS:
+            continue
+        said_at = warned.get(event.subject)
+        if said_at is None or said_at >= event.at:
+            yield Violation(ANNOUNCED, event.subject, "its owner was not warned before")
+        if session.volume_grace_at is None or (session.volume_ends_at and event.at >= session.volume_ends_at):
+            if session.deadline is None or event.at < session.deadline or session.end_code not in APPROVED:
+                yield Violation(
+                    BY_NOBODY, event.subject, f"{session.end_code}: nobody ordered it, and its end was later"
+                )
+            continue
+        days = (event.at - session.volume_grace_at) // DAY
+        given = len([at for at in notices(books, session.id) if at < event.at])
+        if days < 1 or given < days:
+            text = f"{given} notices were given in {days} days"
+            yield Violation(NOTICED, event.subject, text)
+
+
+def notices(books: Books, session_id: str) -> list[datetime]:
+    """Return when the operators had notices that a volume's amount doesn't pay for it, one for each day."""
+    mine = [one for one in books.notifications if one.subject.startswith(f"{session_id}/notice/")]
+    return sorted(one.created_at for one in mine if one.kind == NotificationKind.OPERATOR_PAGE)
+
+
+def _ends(books: Books, rows: dict[str, list[Instance]]) -> Iterator[Violation]:
+    """Check each end of a volume that its session did not order, and each orphan that was to be deleted."""
+    volumes = {row.id: row for mine in rows.values() for row in mine if row.cloud == volumes_of(row.cloud)}
+    ended = {one.id for one in books.sessions if one.end_code and one.end_code != EndReason.LOST}
+    for event in books.events:
+        row = volumes.get(event.subject)
+        if row is None or event.kind != EventKind.INSTANCE_MOVED:
+            continue
+        by_rule = (
+            event.after == InstanceState.TERMINATING and event.actor == SYSTEM.ref and row.reachable_at is not None
+        )
+        if by_rule and row.session_id not in ended:
+            yield Violation(BY_NOBODY, row.id, f"{row.outcome_code}: its session did not end")
+        if event.after == InstanceState.GONE and row.outcome_code == EndReason.LOST:
+            looks = [datetime.fromisoformat(at) for at in (event.data or {}).get("evidence", ())]
+            own = (event.data or {}).get("proof") == ProofKind.OWN_READS
+            if not own or not looks or max(looks) - min(looks) < VOLUME_ABSENCE_OVER:
+                yield Violation(LOOKED_FOR, row.id, f"it was looked for {len(looks)} times")
+    condemned = {e.subject for e in books.events if e.after == OrphanState.CONDEMNED and e.actor == SYSTEM.ref}
+    for orphan in books.orphans:
+        row = volumes.get(orphan.instance_id or "")
+        if row is None or orphan.id not in condemned or row.live_at is None:
+            continue
+        if orphan.ref != row.ref or row.terminate_asked_at is None:
+            yield Violation(BY_NOBODY, orphan.id, f"{orphan.ref} came back and was deleted at nobody's order")
 
 
 def _mounted(books: Books, rows: dict[str, list[Instance]]) -> Iterator[Violation]:

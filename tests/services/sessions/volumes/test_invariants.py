@@ -11,7 +11,7 @@ from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import NotificationKind
 from ledger.queries.audit import Books
 from tests.services.audit.test_waiting_invariants import changed
-from tests.services.sessions.volumes.scene import ready, session
+from tests.services.sessions.volumes.scene import ready, session, there
 from tests.services.sessions.volumes.test_mounting import running
 from tests.support.world import World
 
@@ -26,6 +26,8 @@ async def books(w: World) -> Books:
     assert one.deadline is not None
     w.clock.advance(one.deadline - w.clock.now())
     await w.run(300, 20)
+    assert there(w) != []  # A notice that comes late leaves an hour.
+    await w.run(3900, 300)
     found = await w.books()
     assert volumes.check(found) == []
     return found

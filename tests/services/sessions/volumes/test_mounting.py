@@ -105,10 +105,10 @@ async def test_one_that_is_not_ready_yet_is_refused(w: World) -> None:
 
 async def test_a_machine_is_not_launched_when_its_volume_has_gone_meanwhile(w: World) -> None:
     await ready(w, regions=("US-KS-2",))
-    (ref,) = there(w)
+    volume = await session(w)
     reply = await ask(w)
     await w.settle()
-    w.clouds["runpod"].account.network_volumes[ref].end(w.clock.now(), 0.0)  # type: ignore[attr-defined]
+    assert (await w.end(volume.id)).ok
     await w.run(180, 20)
     request_id = str(reply.data["request_id"])
     assert (await w.decide(request_id)).ok

@@ -13,7 +13,7 @@ from bot.services.instances import reconcile
 from bot.services.runtime.commands import Reply, Terminate
 from bot.services.sessions import service, volumes
 from ledger.kernel.request_kind import RequestKind
-from ledger.kernel.states import InstanceState, RequestState, SessionState
+from ledger.kernel.states import InstanceState, OrphanState, RequestState, SessionState
 from tests.services.sessions.volumes.scene import LAMBDA, RUNPOD, approved, ask, ready, row, session, there
 from tests.support.world import ALICE, BOB, DAVE, World, facts
 
@@ -115,7 +115,9 @@ async def test_one_that_vanishes_closes_its_record_and_is_not_replaced(w: World)
     await ready(w)
     (ref,) = there(w)
     w.clouds["runpod"].account.network_volumes[ref].end(w.clock.now(), 0.0)  # type: ignore[attr-defined]
-    await w.run(180, 20)
+    await w.run(3500, 100)
+    assert (await session(w)).state is SessionState.RUNNING
+    await w.run(600, 100)
     over = await session(w)
     assert (over.state, over.end_code) == (SessionState.TERMINATED, "lost")
     assert "session.ended" in w.board.kinds(over.id)
@@ -123,7 +125,7 @@ async def test_one_that_vanishes_closes_its_record_and_is_not_replaced(w: World)
     assert there(w) == []
 
 
-async def test_what_bears_our_name_without_an_open_record_is_deleted_and_others_are_left(w: World) -> None:
+async def test_what_bears_our_name_without_an_open_record_waits_for_an_operator(w: World) -> None:
     await ready(w)
     account = w.clouds["runpod"].account  # type: ignore[attr-defined]
     name = (await row(w)).name
@@ -133,8 +135,10 @@ async def test_what_bears_our_name_without_an_open_record_is_deleted_and_others_
     ours = account.add_volume(name, Decimal(20), "EU-RO-1")
     theirs = account.add_volume("somebodys-data", Decimal(20), "EU-RO-1")
     await w.run(300, 20)
-    assert there(w) == [theirs.ref]
-    assert ours.ended_at is not None
+    assert there(w) == [ours.ref, theirs.ref]  # Nobody knows what is on it.
+    (orphan,) = (await w.books()).orphans
+    assert (orphan.ref, orphan.state) == (ours.ref, OrphanState.QUARANTINED)
+    ours.end(w.clock.now(), 0.0)
     theirs.end(w.clock.now(), 0.0)
 
 

@@ -1,0 +1,71 @@
+"""Count a network volume as gone only when reads of its own missed it for an hour: data are not lost by a listing.
+
+Until then the volume is *not listed*: it stays in its session, is booked as before and can be extended. No new machine
+mounts it.
+"""
+
+from __future__ import annotations
+
+import logging
+from datetime import datetime
+
+from bot.services.instances.blind_time import since_absence
+from bot.services.instances.transitions import gone
+from bot.services.notifications.paging import page
+from bot.services.runtime.context import Context
+from ledger.core import amend
+from ledger.kernel.proof import Absence, AbsenceRule, ProofOfEnd
+from ledger.kernel.states import InstanceState
+from ledger.models import Instance
+from providers.contract import InstanceStatus, Listing, NotSeen, Provider
+from providers.errors import ProviderError
+
+log = logging.getLogger(__name__)
+
+
+async def look(ctx: Context, provider: Provider, row: Instance, listing: Listing) -> bool:
+    """Read a volume that the listing lacks by its own id, and close it once enough reads missed it. True: changed."""
+    ordered_at = row.terminate_asked_at if row.state is InstanceState.TERMINATING else None
+    if row.ref is None or row.state is InstanceState.UNKNOWN or listing.account != row.account:
+        return False
+    if ordered_at is not None and listing.at < ordered_at:
+        return False
+    rule = rule_of(ctx, row)
+    misses = [Absence(datetime.fromisoformat(at), row.account) for at in row.absent_at]
+    if misses and listing.at - misses[-1].at < rule.apart:
+        return False
+    try:
+        seen = await provider.get(row.ref)
+    except ProviderError as error:
+        log.warning("%s could not be read by its id: %s", row.id, error.code)
+        return False  # No answer is no miss.
+    if not isinstance(seen, NotSeen) and seen.status is not InstanceStatus.TERMINATED:
+        return await _still_there(ctx, row)
+    misses.append(Absence(seen.at if isinstance(seen, NotSeen) else listing.at, row.account))
+    proof = ProofOfEnd.from_own_reads([one for one in misses if ordered_at is None or one.at >= ordered_at], rule)
+    unseen = await since_absence(ctx, row, misses[-1].at)
+    async with ctx.db.write() as tx:
+        if proof is None:
+            return await amend(
+                tx, Instance, row.id, version=row.version, absent_at=[one.at.isoformat() for one in misses], **unseen
+            )
+        first_at = misses[0].at
+        ended_at = min(row.terminate_acked_at or row.terminate_called_at or first_at, first_at)
+        await gone(ctx, tx, row, proof, ended_at, ctx.clock.now())
+    return True
+
+
+def rule_of(ctx: Context, row: Instance) -> AbsenceRule:
+    """Return how long a volume must be missed: briefly only where its cloud took the order to delete it."""
+    is_deleted = row.state is InstanceState.TERMINATING and row.terminate_acked_at is not None
+    return ctx.timing.absence_rule if is_deleted else ctx.timing.volume_absence_rule
+
+
+async def _still_there(ctx: Context, row: Instance) -> bool:
+    """Forget the misses of a volume that its own read shows, and page once that its cloud's listing lacks it."""
+    said = f"{row.cloud} does not list {row.name} ({row.ref}), but it still exists when read by its id."
+    await page(ctx, f"{row.id}/missing", said)
+    if not row.absent_at:
+        return False
+    async with ctx.db.write() as tx:
+        return await amend(tx, Instance, row.id, version=row.version, absent_at=[])
