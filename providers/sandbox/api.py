@@ -17,6 +17,8 @@ from providers.sandbox.engine import CreateCall, SandboxCloud, TrueInstance
 from providers.sandbox.faults import Fault, LostReply, answered
 
 A = TypeVar("A", bound=SandboxAccount[Any])
+#: The credit of an account after somebody paid.
+PAID_USD = Decimal(100_000)
 Handler = Callable[[Request, dict[str, Any]], Awaitable[Response]]
 Endpoint = Callable[[Request], Awaitable[Response]]
 
@@ -109,6 +111,10 @@ class ApiSandbox(SandboxCloud, Generic[A]):
                 answer = await handler(request, body)
             except Refused as refused:
                 answer = refused.answer
+            if call is not None:
+                call.status = answer.status_code
+                asked = answer.headers.get("Retry-After", "")
+                call.retry_after_s = float(asked) if asked.isdecimal() else 0.0
             return self.spoiled(group, answer, call)
 
         return endpoint
@@ -179,6 +185,9 @@ class ApiSandbox(SandboxCloud, Generic[A]):
             raise KeyError(what)
         if what == "credit_gone":
             self.account.credit_usd = self.account.spent_usd() - Decimal("0.01")
+            self.account.settle()
+        elif what == "credit_back":
+            self.account.credit_usd = self.account.spent_usd() + PAID_USD
             self.account.settle()
         else:
             self.happen(ref, what)
