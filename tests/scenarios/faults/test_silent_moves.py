@@ -108,7 +108,12 @@ async def walk(w: World, seed: int) -> list[str]:
         if random.random() < FROM_ZERO:
             run.refuses.add("resume")
         judge = Judge(run)
-        run.on_tick = lambda: [silence.pass_tick() for silence in silences] and None
+
+        def on_tick() -> None:
+            for silence in silences:
+                silence.pass_tick()
+
+        run.on_tick = on_tick
         await run.approved()
         for _ in range(int(5 * 3600 / STEP_S)):
             row = await run.migration()

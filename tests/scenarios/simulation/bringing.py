@@ -13,7 +13,9 @@ REFUSED = "create_429"
 #: How an account that can't pay is disturbed, and made good.
 CAN_NOT_PAY = {"lambda": ("account_inactive", "account_active")}
 USUAL = ("credit_gone", "credit_back")
-#: How often the agents of machines that started meanwhile are told the same.
+#: What befalls a machine in use, so it waits for one.
+ABOUT_MACHINES = frozenset({Kind.CREDIT, Kind.OFFLINE})
+#: How often somebody looks whether a machine is in use, and new agents are told what the others were.
 AGAIN_S = 60.0
 BUSY = 93.0
 
@@ -26,6 +28,9 @@ def plan(here: Place) -> None:
 
 async def _begin(here: Place, coming: Planned) -> None:
     if here.weather.is_calm and coming.kind not in ABOUT_AGENTS:
+        return
+    if coming.kind in ABOUT_MACHINES and not _ready(here, coming.cloud):
+        here.after(AGAIN_S, partial(_begin, here, coming))  # It befalls somebody who works there.
         return
     undo = BRINGING[coming.kind](here, coming)
     if undo is None:
@@ -66,18 +71,18 @@ def _credit(here: Place, coming: Planned) -> Undo:
 
 def _running(here: Place, name: str) -> list[str]:
     """The machines whose GPUs are billed now."""
-    return [
-        one.ref
-        for one in here.clouds[name].instances()
-        if one.alive and one.cloud == name and here.meter(name, one.ref).rate_usd_h("gpu", here.now)
-    ]
+    machines = [each.ref for each in here.clouds[name].instances() if each.alive and each.cloud == name]
+    return [ref for ref in machines if here.meter(name, ref).rate_usd_h("gpu", here.now)]
+
+
+def _ready(here: Place, name: str) -> list[str]:
+    """The machines that are in use."""
+    up = here.clouds[name].reachable()
+    return [ref for ref in _running(here, name) if any(key.partition(".")[0] == ref for key in up)]
 
 
 def _offline(here: Place, coming: Planned) -> Undo:
-    running = _running(here, coming.cloud)
-    if not running:
-        return None
-    ref = here.troubles.random.choice(running)
+    ref = here.troubles.random.choice(_ready(here, coming.cloud))
     here.disturb(coming.cloud, ref, "offline", "online")
     return lambda: here.undo_disturbance(coming.cloud, ref)
 

@@ -19,8 +19,8 @@ from ledger.kernel.states import GrantState, RequestState, SessionState
 from ledger.models import Instance, Session
 from ledger.queries.audit import Books
 from providers.sandbox.engine import CreateCall, TrueInstance
-from tests.scenarios.simulation.place import Place
-from tests.scenarios.simulation.troubles import Stretch
+from tests.scenarios.simulation.troubles import Stretch, Troubles
+from tests.scenarios.simulation.truth import Truth
 
 #: The default of the policy: of the approved total, and at least.
 GRACE_SHARE, GRACE_LEAST_USD = Decimal("0.05"), Decimal(1)
@@ -37,15 +37,24 @@ LATE = timedelta(seconds=60)
 NOT_LAUNCHED = frozenset({SessionState.FAILED, RequestState.PENDING, RequestState.QUOTING, RequestState.UNAVAILABLE})
 
 
-def broken(here: Place, books: Books) -> list[str]:
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What is known from outside: the clouds' truth, the troubles that there were, and the time of now."""
+
+    truth: Truth
+    troubles: Troubles
+    now: datetime
+
+
+def broken(seen: Seen, books: Books) -> list[str]:
     """Name everything that was lost, or that waited for too much."""
     facts = Facts.of(books)
-    true = {(each.cloud, each.ref): each for each in here.instances()}
+    true = {(each.cloud, each.ref): each for each in seen.truth.instances()}
     return [
-        *(text for stretch in here.troubles.stretches for text in _stretch(here, facts, stretch, true)),
-        *_volumes(here, facts),
-        *_refusals(here, books, facts),
-        *_jobs(here, books, facts),
+        *(text for stretch in seen.troubles.stretches for text in _stretch(seen, facts, stretch, true)),
+        *_volumes(seen.truth, facts),
+        *_refusals(seen.truth, books, facts),
+        *_jobs(seen.troubles, books, facts),
     ]
 
 
@@ -78,33 +87,25 @@ class Facts:
         return max(GRACE_LEAST_USD, GRACE_SHARE * self.approved_usd.get(session.id, Decimal(0)))
 
 
-def is_own(session: Session, row: Instance) -> bool:
-    """Whether the service itself decided that this machine ends."""
-    person = EndReason.ASKED in (session.end_code, row.outcome_code)
-    return not person and row.terminate_asked_at is not None and row.outcome_code in OWN
-
-
-def _stretch(
-    here: Place, facts: Facts, stretch: Stretch, true: Mapping[tuple[str, str], TrueInstance]
-) -> Iterator[str]:
+def _stretch(seen: Seen, facts: Facts, stretch: Stretch, true: Mapping[tuple[str, str], TrueInstance]) -> Iterator[str]:
     at = (stretch.cloud, stretch.ref)
     row, machine = facts.rows.get(at), true[at]
-    if row is None or at in here.troubles.disturbed:
+    if row is None or at in seen.troubles.disturbed:
         return
-    session, over_at = facts.sessions[row.session_id], here.troubles.over_at.get(stretch, here.now)
-    until = min(over_at, machine.ended_at or here.now)
-    waited_usd = _billed_usd(here, stretch, until)
+    session, over_at = facts.sessions[row.session_id], seen.troubles.over_at.get(stretch, seen.now)
+    until = min(over_at, machine.ended_at or seen.now)
+    waited_usd = _billed_usd(seen, stretch, until)
     grace_usd = facts.grace_usd(session)
     if waited_usd > grace_usd * (1 + NEAR):
         yield f"no grace costs more than was set: {at} cost ${waited_usd:.2f} of ${grace_usd:.2f} while it waited"
     was_ready = row.reachable_at is not None and row.reachable_at <= stretch.since
     ended_at = row.terminate_asked_at
-    if not was_ready or not is_own(session, row) or ended_at is None or session.deadline is None:
+    if not was_ready or row.outcome_code not in OWN or ended_at is None or session.deadline is None:
         return
     if not stretch.since < ended_at < over_at + AFTER:
         return
     left_h = Decimal(str(max((session.deadline - stretch.since).total_seconds(), 0))) / HOUR_S
-    would_cost_usd = here.meter(*at).total_rate_usd_h(stretch.since + timedelta(seconds=1)) * left_h
+    would_cost_usd = seen.truth.meter(*at).total_rate_usd_h(stretch.since + timedelta(seconds=1)) * left_h
     if would_cost_usd <= grace_usd * (1 - NEAR):
         yield (
             f"nothing is lost where waiting costs little: {row.id} {at} ended as {row.outcome_code} "
@@ -113,23 +114,22 @@ def _stretch(
         )
 
 
-def _billed_usd(here: Place, stretch: Stretch, until: datetime) -> Decimal:
-    meter = here.meter(stretch.cloud, stretch.ref)
+def _billed_usd(seen: Seen, stretch: Stretch, until: datetime) -> Decimal:
+    meter = seen.truth.meter(stretch.cloud, stretch.ref)
     return sum((meter.usd(part, until, stretch.since) for part in ("gpu", "storage")), Decimal(0))
 
 
-def _volumes(here: Place, facts: Facts) -> Iterator[str]:
+def _volumes(truth: Truth, facts: Facts) -> Iterator[str]:
     """A volume is deleted by a person, or at its written end; that it was announced is an invariant."""
-    for volume in here.instances():
-        if volume.cloud in here.clouds or volume.ended_at is None:
+    for volume in truth.instances():
+        if volume.cloud in truth.clouds or volume.ended_at is None:
             continue
         row = facts.rows.get((volume.cloud, volume.ref))
         if row is None:
             continue  # It landed late or twice, and nobody was told of it.
-        session = facts.sessions[row.session_id]
-        if EndReason.ASKED in (session.end_code, row.outcome_code):
+        if row.outcome_code == EndReason.ASKED:
             continue
-        hours = float(facts.hours.get(session.id, Decimal(0)))
+        hours = float(facts.hours.get(row.session_id, Decimal(0)))
         written_end = (row.sent_at or row.created_at) + timedelta(hours=hours)
         if row.outcome_code not in APPROVED or volume.ended_at < written_end - LATE:
             yield (
@@ -138,9 +138,9 @@ def _volumes(here: Place, facts: Facts) -> Iterator[str]:
             )
 
 
-def _refusals(here: Place, books: Books, facts: Facts) -> Iterator[str]:
+def _refusals(truth: Truth, books: Books, facts: Facts) -> Iterator[str]:
     """A create that was refused for calling too often leaves its approval as it is, for as long as it has to wait."""
-    for call in here.engine.creates:
+    for call in truth.engine.creates:
         row = _row(facts, call) if call.status == HTTPStatus.TOO_MANY_REQUESTS else None
         if row is None or row.sent_at is None:
             continue
@@ -163,10 +163,10 @@ def _row(facts: Facts, call: CreateCall) -> Instance | None:
     return next((row for label, row in facts.labels.items() if name.endswith(label.lower())), None)
 
 
-def _jobs(here: Place, books: Books, facts: Facts) -> Iterator[str]:
+def _jobs(troubles: Troubles, books: Books, facts: Facts) -> Iterator[str]:
     """A job that runs is work, and silence alone ends nothing while the machine answers."""
     jobs = {request.id: request.job for request in books.requests}
-    stopped = {(stretch.cloud, stretch.ref) for stretch in here.troubles.stretches} | here.troubles.disturbed
+    stopped = {(stretch.cloud, stretch.ref) for stretch in troubles.stretches} | troubles.disturbed
     for row in books.instances:
         session, job = facts.sessions[row.session_id], jobs[row.request_id]
         code = row.outcome_code or session.end_code

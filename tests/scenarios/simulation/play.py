@@ -101,7 +101,7 @@ async def _play(seed: int, url: str, clock: SimulatedClock, every: int) -> Outco
         books = await here.books()
         if keeps_rules:
             here.violations += here.bill_differences(books) + here.broken_promises(books)
-            here.violations += keeping.broken(here, books)
+            here.violations += keeping.broken(keeping.Seen(here, here.troubles, here.now), books)
         sessions = here.rented
         return Outcome(
             seed, here.violations, digest(books), here.history, here.kills, sessions, here.steps, journal(books)
