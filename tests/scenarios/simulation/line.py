@@ -14,9 +14,9 @@ from starlette.types import ASGIApp
 
 from providers.sandbox.engine import Engine
 from tests.scenarios.simulation.process import Process
-from tests.scenarios.simulation.short import kind_of, shortened
 from tests.scenarios.simulation.swarm import Profile, WireFault
-from tests.scenarios.simulation.troubles import Troubles
+from tests.scenarios.simulation.troubles.kinds import Troubles
+from tests.scenarios.simulation.troubles.short import kind_of, shortened
 from tests.support.clock import SteppedClock
 from tests.support.wire import Wire
 

@@ -41,16 +41,16 @@ from tests.scenarios.month.town import BOOT_POLL_S
 from tests.scenarios.simulation import promises
 from tests.scenarios.simulation.bill_pages import confirm_explained
 from tests.scenarios.simulation.bills import REPLACED, differences
-from tests.scenarios.simulation.checkins import CHECKIN_S, LOOKED_AT_S, CheckIns
 from tests.scenarios.simulation.connection import Connections
 from tests.scenarios.simulation.line import Line, Weather
 from tests.scenarios.simulation.loop import SimulatedClock
 from tests.scenarios.simulation.process import Door, Interrupted, Process, settled
 from tests.scenarios.simulation.reach import NumberedPorts, NumberedReach
 from tests.scenarios.simulation.swarm import CLOUDS, Profile, draw
-from tests.scenarios.simulation.troubles import ABOUT_AGENTS, Kind, Stretch, Troubles
-from tests.scenarios.simulation.troubles import draw as draw_troubles
-from tests.scenarios.simulation.truth import Truth
+from tests.scenarios.simulation.troubles.checkins import CHECKIN_S, LOOKED_AT_S, CheckIns
+from tests.scenarios.simulation.troubles.kinds import ABOUT_AGENTS, Kind, Stretch, Troubles
+from tests.scenarios.simulation.troubles.kinds import draw as draw_troubles
+from tests.scenarios.simulation.troubles.truth import Truth
 from tests.support.clock import MachineClock
 from tests.support.wire import NODES_URL, Wire, wired
 from tests.support.world import World

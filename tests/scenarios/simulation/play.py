@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 import tempfile
 import time
@@ -19,12 +20,12 @@ from sqlalchemy.exc import SAWarning
 
 from bot.rules.billing.true_up import SETTLED
 from ledger.kernel.ids import Ids, ids_from
+from ledger.queries.audit import Books, values_of
 from tests.scenarios.month.faults import FACTORS
-from tests.scenarios.simulation import bringing, keeping
-from tests.scenarios.simulation.journal import digest, journal
 from tests.scenarios.simulation.loop import SimulatedClock, VirtualLoop
 from tests.scenarios.simulation.people import People
 from tests.scenarios.simulation.place import Place, place
+from tests.scenarios.simulation.troubles import bringing, keeping
 from tests.support.databases import copy_sqlite
 
 TROUBLE_S, REST_S, REST_STEP_S = 2700.0, 16_200.0, 1800.0
@@ -231,6 +232,20 @@ async def _disturb(here: Place, cloud: str, what: str, undone_by: str) -> None:
         here.unseen |= {ref} - {row.ref for row in books.instances} - {orphan.ref for orphan in books.orphans}
     if undone_by:
         here.after(here.random.uniform(60, 1200), partial(here.make_good, cloud, ref))
+
+
+def journal(books: Books) -> list[str]:
+    """Everything that the ledger says has happened, a line each."""
+    return [
+        f"{one.at:%d %H:%M:%S.%f} {one.kind} {one.subject} {one.before}>{one.after} {one.actor}: {one.reason}"
+        for one in books.events
+    ]
+
+
+def digest(books: Books) -> str:
+    """One number for the whole history: the journal, the entries and the instances of the ledger."""
+    lines = [repr(sorted(values_of(row).items())) for row in (*books.events, *books.entries, *books.instances)]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 
 
 @contextmanager

@@ -19,8 +19,8 @@ from ledger.kernel.states import GrantState, RequestState, SessionState
 from ledger.models import Instance, Session
 from ledger.queries.audit import Books
 from providers.sandbox.engine import CreateCall, TrueInstance
-from tests.scenarios.simulation.troubles import Stretch, Troubles
-from tests.scenarios.simulation.truth import Truth
+from tests.scenarios.simulation.troubles.kinds import Stretch, Troubles
+from tests.scenarios.simulation.troubles.truth import Truth
 
 #: The default of the policy: of the approved total, and at least.
 GRACE_SHARE, GRACE_LEAST_USD = Decimal("0.05"), Decimal(1)

@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 
-from tests.scenarios.simulation.troubles import Kind
+from tests.scenarios.simulation.troubles.kinds import Kind
 from tests.support.barriers import Which
 from tests.support.stack import CALLS
 

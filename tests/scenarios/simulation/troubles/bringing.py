@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from tests.scenarios.simulation.place import Place
-from tests.scenarios.simulation.troubles import ABOUT_AGENTS, RETRY_AFTER_S, SHARES, Kind, Planned
+from tests.scenarios.simulation.troubles.kinds import ABOUT_AGENTS, RETRY_AFTER_S, SHARES, Kind, Planned
 
 REFUSED = "create_429"
 #: How an account that can't pay is disturbed, and made good.

@@ -15,10 +15,10 @@ from sqlalchemy import text
 from bot.services.instances import launch
 from ledger.engine.db import Database
 from providers.sandbox.clock import SandboxTiming
-from tests.scenarios.simulation.keeping import Seen, broken
-from tests.scenarios.simulation.short import kind_of, shortened
-from tests.scenarios.simulation.troubles import RATES, Kind, Troubles, draw
-from tests.scenarios.simulation.truth import Truth
+from tests.scenarios.simulation.troubles.keeping import Seen, broken
+from tests.scenarios.simulation.troubles.kinds import RATES, Kind, Troubles, draw
+from tests.scenarios.simulation.troubles.short import kind_of, shortened
+from tests.scenarios.simulation.troubles.truth import Truth
 from tests.services.sessions.volumes import scene
 from tests.support.clock import SteppedClock
 from tests.support.world import World, world
