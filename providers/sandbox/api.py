@@ -6,7 +6,7 @@ import json
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from decimal import Decimal
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -59,6 +59,8 @@ class ApiSandbox(SandboxCloud, Generic[A]):
     """A sandbox whose account is an `A`. The cloud's class says how its account looks and how its answers do."""
 
     account: A
+    #: How far below zero the credit is that is gone; 0 where what is unpaid ends at the moment of zero.
+    BROKE_USD: ClassVar[Decimal] = Decimal("0.01")
 
     # ── what the cloud's own class says ──────────────────────────────────────────────────────────
 
@@ -184,7 +186,7 @@ class ApiSandbox(SandboxCloud, Generic[A]):
         if what not in self.DISTURBANCES:
             raise KeyError(what)
         if what == "credit_gone":
-            self.account.credit_usd = self.account.spent_usd() - Decimal("0.01")
+            self.account.credit_usd = self.account.spent_usd() - self.BROKE_USD
             self.account.settle()
         elif what == "credit_back":
             self.account.credit_usd = self.account.spent_usd() + PAID_USD

@@ -33,6 +33,8 @@ AFTER = timedelta(seconds=60)
 HOUR_S = Decimal(3600)
 #: A refused create is sent again after what its cloud asks, up to this; else not within so many seconds.
 WAITS_S, AT_ONCE_S = 60.0, 5.0
+#: Refusals of one request that are nearer than this follow one another.
+AGAIN = timedelta(seconds=300)
 LATE = timedelta(seconds=60)
 NOT_LAUNCHED = frozenset({SessionState.FAILED, RequestState.PENDING, RequestState.QUOTING, RequestState.UNAVAILABLE})
 
@@ -139,10 +141,17 @@ def _volumes(truth: Truth, facts: Facts) -> Iterator[str]:
 
 
 def _refusals(truth: Truth, books: Books, facts: Facts) -> Iterator[str]:
-    """A create that was refused for calling too often leaves its approval as it is, for as long as it has to wait."""
+    """The first create that was refused for calling too often leaves its approval as it is while it has to wait.
+
+    Whether the next ones do is a matter of the launch's patience.
+    """
+    refused_at: dict[str, datetime] = {}
     for call in truth.engine.creates:
         row = _row(facts, call) if call.status == HTTPStatus.TOO_MANY_REQUESTS else None
         if row is None or row.sent_at is None:
+            continue
+        before, refused_at[row.request_id] = refused_at.get(row.request_id), call.at
+        if before is not None and call.at < before + AGAIN:
             continue
         wait_s = call.retry_after_s or AT_ONCE_S
         if wait_s > WAITS_S:
