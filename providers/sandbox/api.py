@@ -6,7 +6,7 @@ import json
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from decimal import Decimal
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -17,6 +17,8 @@ from providers.sandbox.engine import CreateCall, SandboxCloud, TrueInstance
 from providers.sandbox.faults import Fault, LostReply, answered
 
 A = TypeVar("A", bound=SandboxAccount[Any])
+#: The credit of an account after somebody paid.
+PAID_USD = Decimal(100_000)
 Handler = Callable[[Request, dict[str, Any]], Awaitable[Response]]
 Endpoint = Callable[[Request], Awaitable[Response]]
 
@@ -57,6 +59,8 @@ class ApiSandbox(SandboxCloud, Generic[A]):
     """A sandbox whose account is an `A`. The cloud's class says how its account looks and how its answers do."""
 
     account: A
+    #: How far below zero the credit is that is gone; 0 where what is unpaid ends at the moment of zero.
+    BROKE_USD: ClassVar[Decimal] = Decimal("0.01")
 
     # ── what the cloud's own class says ──────────────────────────────────────────────────────────
 
@@ -109,6 +113,10 @@ class ApiSandbox(SandboxCloud, Generic[A]):
                 answer = await handler(request, body)
             except Refused as refused:
                 answer = refused.answer
+            if call is not None:
+                call.status = answer.status_code
+                asked = answer.headers.get("Retry-After", "")
+                call.retry_after_s = float(asked) if asked.isdecimal() else 0.0
             return self.spoiled(group, answer, call)
 
         return endpoint
@@ -178,7 +186,10 @@ class ApiSandbox(SandboxCloud, Generic[A]):
         if what not in self.DISTURBANCES:
             raise KeyError(what)
         if what == "credit_gone":
-            self.account.credit_usd = self.account.spent_usd() - Decimal("0.01")
+            self.account.credit_usd = self.account.spent_usd() - self.BROKE_USD
+            self.account.settle()
+        elif what == "credit_back":
+            self.account.credit_usd = self.account.spent_usd() + PAID_USD
             self.account.settle()
         else:
             self.happen(ref, what)

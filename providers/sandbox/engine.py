@@ -56,6 +56,9 @@ class CreateCall:
     offer: str
     outcome: str = "refused"
     ref: str | None = None
+    #: The HTTP status that the cloud answered, and after how many seconds it asked to come again; 0: it did not say.
+    status: int = 0
+    retry_after_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

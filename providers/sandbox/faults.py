@@ -207,12 +207,15 @@ class Faults:
             raise ValueError(f"{cloud!r} has no fault {name!r}; it has: {known}")
         self._armed.setdefault(cloud, []).append(ArmedFault(name, times, skip, params))
 
-    def disarm(self, cloud: str | None = None) -> None:
-        """Forget what is armed, for one cloud or for all."""
+    def disarm(self, cloud: str | None = None, name: str | None = None) -> None:
+        """Forget what is armed, for one cloud or for all; with `name`, that fault only."""
         if cloud is None:
             self._armed.clear()
-        else:
-            self._armed.pop(cloud, None)
+            return
+        armed = self._armed.pop(cloud, [])
+        if name is not None:
+            own = self._tables[cloud].own_name(name)
+            self._armed[cloud] = [one for one in armed if one.name != own]
 
     def take(self, cloud: str, name: str) -> dict[str, Any] | None:
         """The parameters of an armed fault, using it up by one; None when this call is to go well."""

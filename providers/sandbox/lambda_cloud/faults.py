@@ -30,6 +30,7 @@ DISTURBANCES: Mapping[str, str] = {
     "vanish": "the instance is gone without anybody's asking",
     "shutdown": "somebody shuts the system down from inside: no SSH, and billing goes on",
     "account_inactive": "the account is put on hold: launches are refused (the instance does not matter)",
+    "account_active": "the account is active again (the instance does not matter)",
 }
 
 

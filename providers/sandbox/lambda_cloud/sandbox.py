@@ -91,8 +91,8 @@ class LambdaSandbox(ApiSandbox[LambdaAccount]):
         return len(chosen)
 
     def happen(self, ref: str, what: str) -> None:
-        if what == "account_inactive":
-            self.account.inactive = True
+        if what in ("account_inactive", "account_active"):
+            self.account.inactive = what == "account_inactive"
             return
         machine = self.account.instances[ref]
         if what == "vanish":

@@ -92,6 +92,8 @@ DISTURBANCES: Mapping[str, str] = {
     "dearer": "The pod's price rises by a fifth and is billed from now on.",
     "much_dearer": "The pod's price rises by three fifths and is billed from now on.",
     "outbid": "Somebody pays more for an interruptible pod: EXITED, the volume is billed on.",
+    "credit_gone": "The balance falls below zero: pods without a network volume are terminated, others are stopped.",
+    "credit_back": "Somebody pays: there is a balance again (the pod does not matter).",
     "deaf": "sshd stops answering, everything else stays as it was.",
 }
 

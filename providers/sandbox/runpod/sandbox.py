@@ -33,6 +33,7 @@ class RunPodSandbox(RunPodRest):
     name = "runpod"
     FAULTS = faults.FAULTS
     DISTURBANCES = faults.DISTURBANCES
+    BROKE_USD = Decimal(0)
     API_KEY = "rpa_SANDBOX0000000000000000000000000000000000"
 
     def reset(self) -> None:

@@ -32,6 +32,7 @@ DISTURBANCES: Mapping[str, str] = {
     "released": "the machine is stopped and its GPU given back",
     "gpu_taken": "somebody rents all GPUs of this kind at this location",
     "credit_gone": "the balance falls below zero: all machines stop, and 96 h later they are deleted",
+    "credit_back": "somebody pays: there is credit again (the instance does not matter)",
 }
 
 

@@ -226,6 +226,8 @@ class TensorDockSandbox(ApiSandbox[TensorDockAccount]):
         machine = self._found(request)
         if machine.phases.at(self.now) == RUNNING or machine.status(self.now) == "starting":
             return say.failed(f"Machine is {machine.status(self.now)}, therefore it cannot be started")
+        if self.account.left_usd() < 0:
+            return say.LACKS_CREDIT
         if not self.account.start(machine):
             return say.failed(say.NO_NODES)
         return _acted(machine, "starting")

@@ -45,6 +45,7 @@ DISTURBANCES: Mapping[str, str] = {
     "much_dearer": "its price, or the bid for it, rises by three fifths and is billed from now on",
     "gpu_taken": "somebody rents the GPUs of this stopped instance",
     "credit_gone": "the account's credit falls below zero and everything stops (the instance does not matter)",
+    "credit_back": "somebody pays: there is credit again (the instance does not matter)",
 }
 
 

@@ -43,12 +43,13 @@ class Fault(StrEnum):
     LATE = "reply lost, effect lands late"
     TRUNCATED = "reply cut in the middle"
     STALE = "listing of a moment before"
-    SHORT = "listing without half of its rows"
+    SHORT = "listing or search without half of its rows"
 
 
 ANY_CALL = (Fault.REFUSED, Fault.LOST_REPLY, Fault.ERROR_BEFORE, Fault.ERROR_AFTER, Fault.HANG, Fault.TRUNCATED)
 WRITES = (*ANY_CALL, Fault.DUPLICATE, Fault.LATE)
 LISTINGS = (*ANY_CALL, Fault.STALE, Fault.SHORT)
+SEARCHES = (*ANY_CALL, Fault.SHORT)
 
 
 @dataclass
@@ -144,7 +145,7 @@ class FaultProxy:
         if fault is Fault.HANG:
             await asyncio.sleep(self._random.uniform(*HANG_S))
         if fault is Fault.SHORT:
-            await _answer(send, reply.status, _halved(reply.body))
+            await _answer(send, reply.status, halved(reply.body))
             return
         if fault is Fault.TRUNCATED:
             with suppress(Exception):  # The other side may have hung up by itself.
@@ -162,6 +163,8 @@ class FaultProxy:
             return None
         if kind == "list":
             return self._random.choice(LISTINGS)
+        if kind == "search":
+            return self._random.choice(SEARCHES)
         return self._random.choice(ANY_CALL if method == "GET" else WRITES)
 
     async def _reply(self, scope: Scope, body: bytes) -> Reply:
@@ -222,14 +225,18 @@ async def _answer(send: Send, status: int, body: bytes) -> None:
     await send({"type": "http.response.body", "body": body})
 
 
-def _halved(body: bytes) -> bytes:
-    """Return a JSON listing whose longest list has lost its second half."""
+def halved(body: bytes) -> bytes:
+    """Return a JSON listing or search whose longest list has lost its second half; Lambda's types are an object."""
     try:
         data = json.loads(body)
     except ValueError:
         return body
-    lists = [value for value in (data.values() if isinstance(data, dict) else [data]) if isinstance(value, list)]
+    inner: Any = data["data"] if isinstance(data, dict) and isinstance(data.get("data"), dict) else data
+    lists = [value for value in (inner.values() if isinstance(inner, dict) else [inner]) if isinstance(value, list)]
     if lists:
         longest = max(lists, key=len)
         del longest[len(longest) // 2 :]
+    elif inner is not data:
+        for name in list(inner)[len(inner) // 2 :]:
+            del inner[name]
     return json.dumps(data).encode()

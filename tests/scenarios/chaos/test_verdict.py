@@ -73,6 +73,15 @@ async def test_a_machine_that_no_cloud_lost_and_counts_as_lost_is_named(walked: 
     assert "ended by mistake" in await walked.broken()
 
 
+async def test_a_machine_in_use_that_was_given_up_is_named(walked: Walked) -> None:
+    async with walked.db.write() as tx:
+        await tx.execute(text("UPDATE instances SET outcome_code = 'broken'"))
+    assert "given up while it could wait" in await walked.broken()
+    async with walked.db.write() as tx:
+        await tx.execute(text("UPDATE instances SET reachable_at = NULL"))
+    assert "given up" not in await walked.broken()
+
+
 async def test_an_outage_of_the_cloud_or_of_every_process_excuses_a_late_end(walked: Walked) -> None:
     later = (walked.rented.ended_at or walked.seen.now) + timedelta(seconds=100)
     true = [replace(walked.rented, ended_at=later)]

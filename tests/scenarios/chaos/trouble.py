@@ -33,6 +33,16 @@ SOCKETS = 1100
 #: How long nobody has the new key.
 KEYLESS_S = (3.0, 15.0)
 KILLS_APART_S = (1.0, 5.0)
+#: How long an account can't pay, a host is offline, and each create is refused.
+BROKE_S, OFFLINE_S, REFUSED_S = (8.0, 40.0), (5.0, 40.0), (2.0, 15.0)
+#: How an account can't pay, and can again. RunPod is left out: it terminates what is not paid.
+CREDIT = {
+    "vast": ("credit_gone", "credit_back"),
+    "tensordock": ("credit_gone", "credit_back"),
+    "lambda": ("account_inactive", "account_active"),
+}
+#: What a refusal asks to wait, in seconds; None: it does not say, or RunPod's usual.
+RETRY_AFTER_S = (None, 1, 3, 8)
 
 
 class Trouble:
@@ -53,6 +63,9 @@ class Trouble:
             group.create_task(self._again((30, 60), self._programs))
             group.create_task(self._again((25, 50), self._key))
             group.create_task(self._again((40, 80), self.replace_token))
+            group.create_task(self._again((30, 70), self.break_credit))
+            group.create_task(self._again((15, 40), self.lose_contact))
+            group.create_task(self._again((10, 30), self.refuse_creates))
             if self._place.cuts is not None:
                 group.create_task(self._again((2, 8), self._commit))
             if self._place.sockets is not None:
@@ -94,6 +107,45 @@ class Trouble:
         finally:
             self._place.proxy.dark.discard(cloud)
             self._place.no_cloud[cloud].end()
+
+    async def break_credit(self) -> None:
+        """Let an account be unable to pay for a while: its machines are stopped, and launches are refused."""
+        cloud = self._place.clouds[self._random.choice(list(CREDIT))]
+        gone, back = CREDIT[cloud.name]
+        self._place.counts["account unable to pay"] += 1
+        cloud.disturb("", gone)
+        try:
+            await asyncio.sleep(self._random.uniform(*BROKE_S))
+        finally:
+            cloud.disturb("", back)
+
+    async def lose_contact(self) -> None:
+        """Let the host of a machine lose contact for a while."""
+        cloud = self._place.clouds["vast"]
+        refs = cloud.reachable()
+        if not refs:
+            return
+        ref = self._random.choice(refs)
+        self._place.counts["host offline"] += 1
+        cloud.disturb(ref, "offline")
+        try:
+            await asyncio.sleep(self._random.uniform(*OFFLINE_S))
+        finally:
+            if any(each.alive and each.ref == ref for each in cloud.instances()):
+                cloud.disturb(ref, "online")
+
+    async def refuse_creates(self) -> None:
+        """Refuse one create for calling too often, or each one for a while."""
+        cloud = self._place.clouds[self._random.choice(list(self._place.clouds))]
+        after_s = self._random.choice(RETRY_AFTER_S)
+        is_once = self._random.random() < 0.5
+        self._place.counts["create refused for calling too often"] += 1
+        params = {} if after_s is None else {"retry_after": after_s}
+        cloud.engine.faults.arm(cloud.name, "create_429", 1 if is_once else None, **params)
+        try:
+            await asyncio.sleep(self._random.uniform(*REFUSED_S))
+        finally:
+            cloud.engine.faults.disarm(cloud.name, "create_429")
 
     async def _ledger(self) -> None:
         """Lock the file as another program would, or kill a backend, after which the whole server recovers."""

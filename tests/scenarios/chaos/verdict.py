@@ -38,6 +38,11 @@ WHERE e.kind IN ('accrue', 'true_up', 'loss') GROUP BY i.cloud, i.ref
 TOKENS = "SELECT token, request_id FROM tokens WHERE action = 'approve'"
 #: No cloud loses a machine in such a run.
 LOST = "SELECT label FROM instances WHERE outcome_code = 'lost'"
+#: No machine in use breaks for good in such a run: each waits, because that costs next to nothing here.
+GIVEN_UP = """
+SELECT label, outcome_code FROM instances WHERE reachable_at IS NOT NULL
+AND outcome_code IN ('broken', 'stopped_there', 'outbid', 'restarting', 'no_heartbeat', 'idle')
+"""
 REQUESTS = "SELECT count(*) FROM requests WHERE kind = 'provision'"
 UNFINISHED = "SELECT count(*) FROM inbox WHERE state <> 'done'"
 
@@ -86,12 +91,14 @@ async def judge(db: Database, seen: Evidence) -> Verdict:
         tokens = {row["token"]: row["request_id"] for row in (await tx.execute(text(TOKENS))).mappings()}
         unfinished = (await tx.scalar(text(UNFINISHED))) or 0
         lost_there = (await tx.scalars(text(LOST))).all()
+        given_up = (await tx.execute(text(GIVEN_UP))).mappings().all()
         requests = (await tx.scalar(text(REQUESTS))) or 0
     verdict.sessions = len({row["request_id"] for row in rows})
     verdict.broken += [f"spent without an approval: {label}" for label in {*unapproved, *_too_early(seen, tokens)}]
     verdict.broken += [f"acknowledged and lost: {words}" for key, words in seen.acknowledged.items() if key not in keys]
     verdict.broken += [f"{unfinished} acknowledged messages were never processed"] if unfinished else []
     verdict.broken += [f"ended by mistake: {label} counted as lost" for label in lost_there]
+    verdict.broken += [f"given up while it could wait: {row['label']}, {row['outcome_code']}" for row in given_up]
     if seen.commands is not None and requests > seen.commands:
         verdict.broken.append(f"double: {requests} requests from {seen.commands} commands")
     known = {row["label"]: row for row in rows}

@@ -26,11 +26,11 @@ from bot.ticker.sweeps import CloudWatch, jobs
 from ledger.engine.db import Database
 from ledger.kernel.clock import Clock
 from providers.rate_limits import LocalPacer
-from providers.registry import REGISTRY
 from providers.sandbox.engine import SandboxCloud
 from tests.scenarios.month.board import Board
 from tests.scenarios.month.due import DueRows
 from tests.support.jobs import WORKS_ON
+from tests.support.serving import adapters
 
 CHANNEL = "C0GPU"
 LABELS = LabelKey("mnth", b"a label key for tests only")
@@ -200,13 +200,13 @@ def begin(
     timing: Timing,
     switch: Switch,
     node_url: str,
+    *,
+    volumes: bool = False,
 ) -> Life:
-    """A new process on the ledger."""
+    """A new process on the ledger; with `volumes` it rents out network volumes, too."""
     pacer = LocalPacer(clock, 0)  # These clouds count no calls, and waiting would move everybody's time.
-    providers = {
-        name: REGISTRY[name].connect(cloud.environment(f"{clouds_url}/{name}"), clock, pacer)
-        for name, cloud in clouds.items()
-    }
+    environments = {name: cloud.environment(f"{clouds_url}/{name}") for name, cloud in clouds.items()}
+    providers = adapters(environments, clock, pacer, volumes=volumes)
     ctx = wiring.assemble(db, clock, providers, LABELS, policy=policy, timing=timing, node_url=node_url)
     switch.app = build_api(Dependencies(ctx, ApiSettings(CHANNEL)), {})
     if board.slack is not None:

@@ -15,6 +15,8 @@ from starlette.types import ASGIApp
 from providers.sandbox.engine import Engine
 from tests.scenarios.simulation.process import Process
 from tests.scenarios.simulation.swarm import Profile, WireFault
+from tests.scenarios.simulation.troubles.kinds import Troubles
+from tests.scenarios.simulation.troubles.short import kind_of, shortened
 from tests.support.clock import SteppedClock
 from tests.support.wire import Wire
 
@@ -31,6 +33,7 @@ class Weather:
     profile: Profile
     engine: Engine
     clock: SteppedClock
+    troubles: Troubles
     is_calm: bool = False
     befell: Counter[str] = field(default_factory=Counter)
     #: Until when each cloud cannot be reached.
@@ -95,9 +98,18 @@ class Line(Wire):
             raise httpx.ReadError("the connection broke", request=request)
         if fault is WireFault.GATEWAY_AFTER:
             return httpx.Response(503, text="<html>503</html>", request=request)
+        share = self._share(cloud, request)
+        if share is not None and answer.status_code == httpx.codes.OK:
+            answer = shortened(answer, share, weather.troubles.random)
         if request.method == "GET" and answer.status_code == httpx.codes.OK:
             weather.cached[str(request.url.raw_path)] = (weather.clock.now(), answer)
         return answer
+
+    def _share(self, cloud: str, request: httpx.Request) -> float | None:
+        """Which share of its rows an answer has; None: all of them."""
+        short = self._weather.troubles.short
+        kind = kind_of(cloud, request) if short else None
+        return short.get((cloud, kind)) if kind is not None else None
 
     def _stale(self, request: httpx.Request) -> httpx.Response | None:
         at, answer = self._weather.cached.get(str(request.url.raw_path), (None, None))

@@ -10,16 +10,19 @@ from functools import partial
 from typing import Any
 
 from bot.rules.instances.power import PowerAction
+from bot.rules.policy import volumes
 from bot.services.approvals import decisions
 from bot.services.grants.amendments import amended_terms
 from bot.services.instances import power
-from bot.services.runtime.commands import Decide, Reply, Switch
+from bot.services.requests import submit
+from bot.services.runtime.commands import Decide, Provision, Reply, Switch
 from ledger.kernel.actor import Actor, ActorKind
+from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import RequestState
 from ledger.models import Request, Token
 from ledger.queries.views import RequestView
 from tests.scenarios.simulation.place import APPROVERS, Place
-from tests.support.world import World, facts
+from tests.support.world import CHANNEL, World, facts
 
 OWNERS = ("UALICE", "UDAVE", "UERIN")
 OPEN = (RequestState.PENDING, RequestState.WAITING)
@@ -35,6 +38,12 @@ HOPEFUL_S = 1200.0
 #: With so many rented, people end what they have: a seed that replaces one machine after another plays no longer.
 SESSIONS_MAX = 4
 HOURS = ("0.25", "0.25", "0.5", "0.5", "1")
+#: Where machines have agents, of 100 requests so many are for a job, which works longer.
+JOBS, JOB_HOURS, RUN = 70.0, ("1", "1.5"), "python train.py"
+#: How long somebody keeps a volume, of which size, and when they ask for it and write to it.
+VOLUME_HOURS, VOLUME_GB, VOLUME_ASKED_S, WRITTEN_S = ("1", "2"), (20, 200), (0.0, 300.0), 600.0
+#: How full it gets; more than was asked for, too, where a cloud lets it grow.
+FULL = ("0.1", "0.9", "2")
 DEAR, CHEAP = Decimal(20), Decimal("0.05")
 
 
@@ -64,6 +73,8 @@ class People:
             self.place.after(random.uniform(0, 500), self.ask)
         for _ in range(random.randint(2, 5)):
             self.place.after(random.uniform(300, 2400), self.do_something)
+        if self.place.troubles.volume_at:
+            self.place.after(self.place.troubles.random.uniform(*VOLUME_ASKED_S), self.ask_volume)
         for at_s in range(60, 2700, 150):
             self.place.after(at_s + random.uniform(0, 100), self.look)
 
@@ -76,6 +87,9 @@ class People:
         job: dict[str, Any] = {"candidates": clouds, "hours": Decimal(random.choice(HOURS))}
         if random.random() < 0.2:
             job |= {"wait": True, "max_price_usd_h": random.choice((DEAR, CHEAP)), "wait_until": "60m"}
+        troubles = self.place.troubles
+        if troubles.has_agents and troubles.random.uniform(0, 100) < JOBS:
+            job |= {"run": RUN, "hours": Decimal(troubles.random.choice(JOB_HOURS))}
         for _ in range(3):
             reply = await self.place.by_a_process(lambda hands: hands.ask(owner, key=key, **job))
             if reply is not None:
@@ -84,15 +98,34 @@ class People:
                     self.requests.append(request_id)
                 return
 
+    async def ask_volume(self) -> None:
+        """Somebody asks for a volume, and writes to it once it is there."""
+        troubles, place = self.place.troubles, self.place
+        owner, size_gb = person(OWNERS[0]), troubles.random.choice(VOLUME_GB)
+        hours = Decimal(troubles.random.choice(VOLUME_HOURS))
+        job = volumes.job_of("data", size_gb, hours, (troubles.volume_at,))
+        for _ in range(3):
+            reply = await place.by_a_process(partial(_volume, Provision("volume", owner, CHANNEL, job)))
+            self._note("ask for a volume", "volume", reply)
+            if reply is not None:
+                break
+        written_gb = int(size_gb * Decimal(troubles.random.choice(FULL)))
+
+        async def write() -> None:
+            place.write(troubles.volume_at, written_gb)
+
+        place.after(WRITTEN_S, write)
+
     async def look(self) -> None:
         """Somebody looks at what waits for a decision: requests, and those for more time or an override.
 
         Where little came of the requests so far, somebody asks once more; where enough did, everybody ends theirs.
         """
-        rented = sum(1 for one in self.place.engine.creates if one.ref)
+        rented = self.place.rented
         is_time = FIRST_AGAIN_S < self.place.elapsed_s < LAST_AGAIN_S
         waiting = await self.place.requests(*OPEN)
-        self.requests += [one.id for one, _ in waiting if one.id not in self.requests]
+        machines = [one.id for one, _ in waiting if one.kind is not RequestKind.VOLUME]
+        self.requests += [request_id for request_id in machines if request_id not in self.requests]
         if rented >= SESSIONS_MAX:
             await self._give_up()
             return
@@ -186,6 +219,10 @@ class People:
         code = str(reply.code) if reply is not None else "no answer"
         self.replies[f"{what}: {code}"] = self.replies.get(f"{what}: {code}", 0) + 1
         self.place.note(f"{what} {about}: {code}")
+
+
+async def _volume(command: Provision, hands: World) -> Reply:
+    return await submit.provision(hands.ctx, command)
 
 
 async def _more(request_id: str, owner: Actor, key: str, hands: World) -> Reply:

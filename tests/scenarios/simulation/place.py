@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import heapq
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, suppress
@@ -14,6 +13,7 @@ from functools import cached_property
 from itertools import count
 from random import Random
 from typing import Any, TypeVar
+from unittest import mock
 
 import httpx
 from sqlalchemy import select
@@ -22,18 +22,20 @@ from starlette.applications import Starlette
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.timing import Timing
 from bot.services.audit import invariants
+from bot.services.nodes import checkins
 from bot.services.runtime.clock_guard import CONFIRM_S, GuardedClock
 from ledger.engine.db import Database
 from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.states import RequestState
 from ledger.models import Request, Token
-from ledger.queries.audit import Books, read_books, values_of
+from ledger.queries.audit import Books, read_books
 from providers.contract import Provider
 from providers.sandbox.clock import SandboxTiming
-from providers.sandbox.engine import Engine, SandboxCloud, truth
+from providers.sandbox.engine import truth
 from providers.sandbox.server import build_app
 from providers.sandboxes import sandboxes
 from tests.scenarios.month.board import Board
+from tests.scenarios.month.faults import HIDES, RAISES
 from tests.scenarios.month.life import PACE_S, TICK, begin
 from tests.scenarios.month.town import BOOT_POLL_S
 from tests.scenarios.simulation import promises
@@ -45,8 +47,12 @@ from tests.scenarios.simulation.loop import SimulatedClock
 from tests.scenarios.simulation.process import Door, Interrupted, Process, settled
 from tests.scenarios.simulation.reach import NumberedPorts, NumberedReach
 from tests.scenarios.simulation.swarm import CLOUDS, Profile, draw
+from tests.scenarios.simulation.troubles.checkins import CHECKIN_S, LOOKED_AT_S, CheckIns
+from tests.scenarios.simulation.troubles.kinds import ABOUT_AGENTS, Kind, Stretch, Troubles
+from tests.scenarios.simulation.troubles.kinds import draw as draw_troubles
+from tests.scenarios.simulation.troubles.truth import Truth
 from tests.support.clock import MachineClock
-from tests.support.wire import Wire, wired
+from tests.support.wire import NODES_URL, Wire, wired
 from tests.support.world import World
 
 T = TypeVar("T")
@@ -68,15 +74,13 @@ LABEL_SEARCH_S, OUTBOX_RETRY_S = 30.0, 10.0
 
 
 @dataclass
-class Place:
-    """`clouds` and `engine` are the truth that the service cannot see."""
+class Place(Truth):
+    """Everything around the processes, and they themselves."""
 
     seed: int
     random: Random
     db_url: str
     clock: SimulatedClock
-    clouds: Mapping[str, SandboxCloud]
-    engine: Engine
     app: Starlette
     profile: Profile
     weather: Weather
@@ -84,6 +88,7 @@ class Place:
     stack: ExitStack
     policy: Policy
     timing: Timing
+    troubles: Troubles
     #: Where the processes run; one that was killed starts again on the same machine.
     machines: list[MachineClock] = field(default_factory=list)
     processes: list[Process] = field(default_factory=list)
@@ -154,10 +159,14 @@ class Place:
         database = Database(self.db_url, connect=process.connections)
         self.stack.enter_context(wired(Line(self.app, process, self.weather, self._later), url))
         clock, door = GuardedClock(machine, confirm_s=CONFIRM_S), Door(self.board, process)
-        process.life = begin(database, clock, self.clouds, url, door, self.policy, self.timing, process.switch, "")
-        process.life.pace_s = PACES_S
+        troubles = self.troubles
+        parts = (self.policy, self.timing, process.switch, NODES_URL if troubles.has_agents else "")
+        volumes = bool(troubles.volume_at)
+        process.life = begin(database, clock, self.clouds, url, door, *parts, volumes=volumes)
+        paces_s = PACES_S | ({"agents": LOOKED_AT_S} if troubles.has_agents else {})
+        process.life.pace_s = paces_s
         later_s = clock.monotonic() + SELDOM_S / 2
-        process.life.next_s |= {name: later_s for name, pace in PACES_S.items() if pace == SELDOM_S}
+        process.life.next_s |= {name: later_s for name, pace in paces_s.items() if pace == SELDOM_S}
         process.life.ctx.reach = NumberedReach(self.engine.ssh_ports)
         self.providers = process.life.ctx.providers
         return process
@@ -192,6 +201,7 @@ class Place:
             for name in self.profile.clouds:
                 await self.clouds[name].tick()
             following = [until, self.now + JUMP]
+            following += [node.next_at for node in self.engine.nodes.running.values()]
             following += [self.now + one.life.wait() for one in self.processes if one.works]
             following += [self.agenda[0][0]] if self.agenda else []
             before = self.now
@@ -202,6 +212,9 @@ class Place:
         self.weather.is_calm = True
         self.weather.dark.clear()
         self.engine.faults.disarm()
+        for planned, end in list(self.troubles.ongoing.items()):
+            if planned.kind not in ABOUT_AGENTS:  # What a job does is no fault.
+                end()
         self.board.down = False
         for one in self.processes:
             one.resume()
@@ -209,20 +222,34 @@ class Place:
         for machine in self.machines:
             machine.off = timedelta()
         for cloud, ref in list(self.undo):
-            self._make_good(cloud, ref)
+            self.undo_disturbance(cloud, ref)
+
+    def disturb(self, cloud: str, ref: str, what: str, undone_by: str = "") -> None:
+        """Do something to an instance, and note it."""
+        self.clouds[cloud].disturb(ref, what)
+        self.note(f"{cloud} {ref}: {what}")
+        if what == HIDES:
+            self.hidden.add(ref)
+        if what == "offline":
+            self.troubles.begin(Kind.OFFLINE, cloud, [ref], self.now)
+        elif what not in RAISES:
+            self.troubles.disturbed.add((cloud, ref))
+        if undone_by:
+            self.undo[cloud, ref] = undone_by
 
     async def make_good(self, cloud: str, ref: str) -> None:
         """Undo what was done to an instance."""
-        self._make_good(cloud, ref)
+        self.undo_disturbance(cloud, ref)
 
-    def _make_good(self, cloud: str, ref: str) -> None:
+    def undo_disturbance(self, cloud: str, ref: str) -> None:
+        """Undo what was done to an instance, unless it has ended."""
         what = self.undo.pop((cloud, ref), None)
         if what is not None and any(one.alive and one.ref == ref for one in self.clouds[cloud].instances()):
             self.clouds[cloud].disturb(ref, what)
+        self.troubles.end([stretch for stretch in self.troubles.stretches if self._is_lost(stretch, ref)], self.now)
 
-    def alive(self) -> list[str]:
-        """What really runs."""
-        return [one.ref for cloud in self.clouds.values() for one in cloud.instances() if one.alive]
+    def _is_lost(self, stretch: Stretch, ref: str) -> bool:
+        return stretch.kind is Kind.OFFLINE and stretch.ref == ref
 
     def decimal(self, texts: Sequence[str]) -> Decimal:
         """One of these amounts, by chance."""
@@ -283,38 +310,21 @@ class Place:
     async def answer_bill_pages(self) -> None:
         """An operator answers the pages that arrived about bills above what was approved."""
         pages = [one.text for one in self.board.attempts if one.arrived]
-        instances = [one for cloud in self.clouds.values() for one in cloud.instances()]
-        for reply in await confirm_explained(self.processes[0].life.ctx, pages, instances, self.hidden):
+        for reply in await confirm_explained(self.processes[0].life.ctx, pages, self.instances(), self.hidden):
             self.note(f"operator: {reply.code}: {reply.sentence}")
 
     def bill_differences(self, books: Books) -> list[str]:
         """The instances whose bill is not what the ledger says; bills must be settled."""
-        instances = [one for cloud in self.clouds.values() for one in cloud.instances()]
-        return list(differences(self.processes[0].life.ctx, books, instances, self.unseen))
+        return list(differences(self.processes[0].life.ctx, books, self.instances(), self.unseen))
 
     def broken_promises(self, books: Books) -> list[str]:
         """What the whole history must show, and does not."""
-        instances = [one for cloud in self.clouds.values() for one in cloud.instances()]
         may = {Actor(ActorKind.SLACK, name, "T1").ref for name in APPROVERS}
-        return list(promises.broken(books, instances, self.providers, may))
+        return list(promises.broken(books, self.instances(), self.providers, may))
 
     async def books(self) -> Books:
         """Everything that the ledger says now."""
         return await read_books(self.ledger)
-
-
-def journal(books: Books) -> list[str]:
-    """Everything that the ledger says has happened, a line each."""
-    return [
-        f"{one.at:%d %H:%M:%S.%f} {one.kind} {one.subject} {one.before}>{one.after} {one.actor}: {one.reason}"
-        for one in books.events
-    ]
-
-
-def digest(books: Books) -> str:
-    """One number for the whole history: the journal, the entries and the instances of the ledger."""
-    lines = [repr(sorted(values_of(row).items())) for row in (*books.events, *books.entries, *books.instances)]
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 
 
 @asynccontextmanager
@@ -330,7 +340,8 @@ async def place(db_url: str, seed: int, clock: SimulatedClock) -> AsyncIterator[
         account: Any = cloud
         account.account.credit_usd = CREDIT_USD
     profile = draw(random, clouds)
-    weather = Weather(Random(f"{seed} weather"), profile, engine, clock)
+    troubles = draw_troubles(Random(f"{seed} troubles"), profile.clouds)
+    weather = Weather(Random(f"{seed} weather"), profile, engine, clock, troubles)
     policy = Policy(approvers=APPROVERS, max_open_requests_per_user=20, confirm_above_usd=Decimal(10_000))
     with ExitStack() as stack:
         built = Place(
@@ -346,6 +357,7 @@ async def place(db_url: str, seed: int, clock: SimulatedClock) -> AsyncIterator[
             board=Board(clock, lambda _: None),
             stack=stack,
             policy=policy,
+            troubles=troubles,
             timing=replace(
                 Timing(),
                 sweep_s=SWEEP_S,
@@ -354,6 +366,11 @@ async def place(db_url: str, seed: int, clock: SimulatedClock) -> AsyncIterator[
                 outbox_retry_s=OUTBOX_RETRY_S,
             ),
         )
+        if troubles.has_agents:
+            stack.enter_context(mock.patch.object(checkins, "GROUP_EVERY_S", 0.0))
+            engine.nodes.every_s = CHECKIN_S
+            door = Wire(CheckIns(lambda: built.processes))
+            engine.nodes._client = httpx.AsyncClient(transport=door, trust_env=False)
         try:
             built.machines = [MachineClock(clock) for _ in range(profile.replicas)]
             built.processes = [built.begin(number, machine) for number, machine in enumerate(built.machines)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 import tempfile
 import time
@@ -19,10 +20,12 @@ from sqlalchemy.exc import SAWarning
 
 from bot.rules.billing.true_up import SETTLED
 from ledger.kernel.ids import Ids, ids_from
-from tests.scenarios.month.faults import FACTORS, HIDES
+from ledger.queries.audit import Books, values_of
+from tests.scenarios.month.faults import FACTORS
 from tests.scenarios.simulation.loop import SimulatedClock, VirtualLoop
 from tests.scenarios.simulation.people import People
-from tests.scenarios.simulation.place import Place, digest, journal, place
+from tests.scenarios.simulation.place import Place, place
+from tests.scenarios.simulation.troubles import bringing, keeping
 from tests.support.databases import copy_sqlite
 
 TROUBLE_S, REST_S, REST_STEP_S = 2700.0, 16_200.0, 1800.0
@@ -88,6 +91,7 @@ async def _play(seed: int, url: str, clock: SimulatedClock, every: int) -> Outco
         people = People(here)
         people.plan()
         _trouble(here)
+        bringing.plan(here)
         end = here.now + timedelta(seconds=TROUBLE_S)
         while here.now < end and not here.violations:
             await here.run(end, steps=every)
@@ -98,7 +102,8 @@ async def _play(seed: int, url: str, clock: SimulatedClock, every: int) -> Outco
         books = await here.books()
         if keeps_rules:
             here.violations += here.bill_differences(books) + here.broken_promises(books)
-        sessions = sum(1 for one in here.engine.creates if one.ref)
+            here.violations += keeping.broken(keeping.Seen(here, here.troubles, here.now), books)
+        sessions = here.rented
         return Outcome(
             seed, here.violations, digest(books), here.history, here.kills, sessions, here.steps, journal(books)
         )
@@ -217,20 +222,30 @@ async def _reprice(here: Place) -> None:
 
 
 async def _disturb(here: Place, cloud: str, what: str, undone_by: str) -> None:
-    alive = [one for one in here.clouds[cloud].instances() if one.alive]
+    alive = [one for one in here.clouds[cloud].instances() if one.alive and one.cloud == cloud]
     if not alive:
         return
     ref = here.random.choice(alive).ref
-    here.clouds[cloud].disturb(ref, what)
-    here.note(f"{cloud} {ref}: {what}")
-    if what == HIDES:
-        here.hidden.add(ref)
+    here.disturb(cloud, ref, what, undone_by)
     if what == "vanish":
         books = await here.books()
         here.unseen |= {ref} - {row.ref for row in books.instances} - {orphan.ref for orphan in books.orphans}
     if undone_by:
-        here.undo[cloud, ref] = undone_by
         here.after(here.random.uniform(60, 1200), partial(here.make_good, cloud, ref))
+
+
+def journal(books: Books) -> list[str]:
+    """Everything that the ledger says has happened, a line each."""
+    return [
+        f"{one.at:%d %H:%M:%S.%f} {one.kind} {one.subject} {one.before}>{one.after} {one.actor}: {one.reason}"
+        for one in books.events
+    ]
+
+
+def digest(books: Books) -> str:
+    """One number for the whole history: the journal, the entries and the instances of the ledger."""
+    lines = [repr(sorted(values_of(row).items())) for row in (*books.events, *books.entries, *books.instances)]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 
 
 @contextmanager
