@@ -211,7 +211,7 @@ _ORPHANS = (
         (
             Edit(
                 ORPHANS,
-                "return not self.condemned_before and (self.row is None or (self.returned and self.wanted))",
+                "return not self.condemned_before and wanted",
                 "return False",
             ),
         ),
@@ -271,7 +271,7 @@ _ANNOUNCED = (
         (
             Edit(
                 "bot.services.sessions.expiration",
-                "if now >= session.deadline and session.warned_at is not None:",
+                "if now >= session.deadline and session.warned_at is not None and may_end:",
                 "if now >= session.deadline:",
             ),
         ),

@@ -8,11 +8,15 @@ from typing import Any
 
 import pytest
 
+from bot.rules.values.reply_code import ReplyCode
+from bot.services.sessions import volumes
+from ledger.kernel.job import GpuConstraint
 from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import RequestState, SessionState
 from ledger.models import Notification, Request
 from tests.services.sessions.volumes.scene import LAMBDA, ready, row, session, there
-from tests.support.world import World
+from tests.services.sessions.volumes.test_mounting import ask as mount
+from tests.support.world import ALICE, World
 
 WEEK = timedelta(days=7)
 
@@ -101,6 +105,29 @@ async def test_a_rejection_deletes_nothing_by_itself(w: World) -> None:
     assert (await w.end((await session(w)).id)).ok
     await w.run(300, 30)
     assert there(w) == []
+
+
+async def test_while_nobody_pays_for_it_no_machine_mounts_it_and_its_owner_reads_why(w: World) -> None:
+    await grown(w, 6000)
+    refused = await mount(w, gpu=GpuConstraint(("A10",)))
+    assert (refused.code, "outgrew its approved amount" in refused.sentence) == (ReplyCode.NO_VOLUME, True)
+    (view,) = await volumes.mine(w.ctx, ALICE)
+    assert volumes.trouble(view) == "Its approved amount doesn't pay for it until its end."
+
+
+async def test_an_extension_moves_its_written_end(w: World) -> None:
+    await grown(w, 600)
+    short = await session(w)
+    more = await w.more(short.request_id, "24", reason="more")
+    assert more.ok, more
+    await w.settle()
+    assert (await w.decide(str(more.data["request_id"]))).ok
+    longer = await session(w)
+    assert short.volume_ends_at is not None
+    assert longer.volume_ends_at == short.volume_ends_at + timedelta(hours=24)
+    assert longer.deadline is not None
+    assert short.deadline is not None
+    assert short.deadline <= longer.deadline < longer.volume_ends_at
 
 
 async def test_days_on_which_nobody_could_be_told_do_not_count(w: World) -> None:
