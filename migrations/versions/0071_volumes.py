@@ -7,7 +7,7 @@ from alembic import op
 
 from migrations.baseline.table import TIME
 
-revision = "0071_volumes"
+revision = "0071"
 down_revision = "0067"
 branch_labels = None
 depends_on = None
