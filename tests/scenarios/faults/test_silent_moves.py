@@ -22,7 +22,11 @@ STEPS = (_M.PROVISIONED, _M.READY, _M.VERIFIED, _M.PRESENT, _M.STARTED)
 MINUTES = (2, 5, 12, 25, 60, 180)
 #: What a trainer leaves undone until its agent was silent for a while, so that the step lasts so long.
 SLOW = {_M.READY: "save", _M.VERIFIED: "fetch", _M.PRESENT: "start", _M.STARTED: "train"}
-FROM_ZERO, SLOWED, BOTH = 0.25, 0.5, 0.2
+FROM_ZERO, SLOWED = 0.3, 0.5
+#: How many silences there are; none only where the target begins at step 0.
+SILENCES = (0, 1, 1, 1, 2)
+#: Of the first thirty, those that differ: each step, both machines, short and long, with a slow trainer, from step 0.
+SEEDS = (1, 5, 8, 10, 12, 14, 16, 17, 19, 22, 26, 28)
 #: Ticks after the move is over, in which what was ordered to end ends, and what was paused goes on.
 AFTERWARDS = 30
 
@@ -98,15 +102,15 @@ async def walk(w: World, seed: int) -> list[str]:
     random = Random(f"{seed} moves")
     w.tune(replacements=random.choice((0, 1)))
     async with running(w, hours=9) as run:
-        chosen = random.sample(STEPS, 2 if random.random() < BOTH else 1)
+        if random.random() < FROM_ZERO:
+            run.refuses.add("resume")
+        chosen = random.sample(STEPS, random.choice(SILENCES if run.refuses else SILENCES[1:]))
         silences = []
         for step in chosen:
             ticks = int(random.choice(MINUTES) * 60 / STEP_S)
             is_target = step is not _M.PROVISIONED and random.random() < 0.5
             slow = SLOW.get(step, "") if random.random() < SLOWED else ""
             silences.append(Silence(run, step, is_target, ticks, slow))
-        if random.random() < FROM_ZERO:
-            run.refuses.add("resume")
         judge = Judge(run)
 
         def on_tick() -> None:
@@ -143,6 +147,6 @@ async def walk(w: World, seed: int) -> list[str]:
         return [f"{text}; silences left {told}, {sorted(run.refuses)}, {states}" for text in judge.wrong]
 
 
-@pytest.mark.parametrize("seed", range(1, 9))
+@pytest.mark.parametrize("seed", SEEDS)
 async def test_a_move_with_silences_keeps_a_machine_its_copies_and_its_training(w: World, seed: int) -> None:
     assert await walk(w, seed) == []
