@@ -182,4 +182,4 @@ def _jobs(troubles: Troubles, books: Books, facts: Facts) -> Iterator[str]:
         if code == EndReason.IDLE and job.run:
             yield f"a job that runs is work: {row.id} ended as idle"
         if code == EndReason.NO_HEARTBEAT and (row.cloud, str(row.ref)) not in stopped:
-            yield f"silence alone ends nothing: {row.id} ended as unresponsive, and its machine answered"
+            yield f"an unresponsive agent alone ends nothing: {row.id} ended as unresponsive, and its machine answered"
