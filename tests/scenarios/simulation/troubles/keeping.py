@@ -84,6 +84,11 @@ class Facts:
         labels = {row.label: row for row in books.instances}
         return cls(rows, labels, {row.id: row for row in books.sessions}, approved, hours)
 
+    def written_end(self, row: Instance) -> datetime:
+        """When what was approved first ends."""
+        hours = float(self.hours.get(row.session_id, Decimal(0)))
+        return (row.sent_at or row.created_at) + timedelta(hours=hours)
+
     def grace_usd(self, session: Session) -> Decimal:
         """What waiting for a machine of this session may cost."""
         return max(GRACE_LEAST_USD, GRACE_SHARE * self.approved_usd.get(session.id, Decimal(0)))
@@ -102,11 +107,13 @@ def _stretch(seen: Seen, facts: Facts, stretch: Stretch, true: Mapping[tuple[str
         yield f"no grace costs more than was set: {at} cost ${waited_usd:.2f} of ${grace_usd:.2f} while it waited"
     was_ready = row.reachable_at is not None and row.reachable_at <= stretch.since
     ended_at = row.terminate_asked_at
-    if not was_ready or row.outcome_code not in OWN or ended_at is None or session.deadline is None:
+    if not was_ready or row.outcome_code not in OWN or ended_at is None:
         return
     if not stretch.since < ended_at < over_at + AFTER:
         return
-    left_h = Decimal(str(max((session.deadline - stretch.since).total_seconds(), 0))) / HOUR_S
+    # A session that failed afterwards has no end any more.
+    approved_end = session.deadline or facts.written_end(row)
+    left_h = Decimal(str(max((approved_end - stretch.since).total_seconds(), 0))) / HOUR_S
     would_cost_usd = seen.truth.meter(*at).total_rate_usd_h(stretch.since + timedelta(seconds=1)) * left_h
     if would_cost_usd <= grace_usd * (1 - NEAR):
         yield (
@@ -131,8 +138,7 @@ def _volumes(truth: Truth, facts: Facts) -> Iterator[str]:
             continue  # It landed late or twice, and nobody was told of it.
         if row.outcome_code == EndReason.ASKED:
             continue
-        hours = float(facts.hours.get(row.session_id, Decimal(0)))
-        written_end = (row.sent_at or row.created_at) + timedelta(hours=hours)
+        written_end = facts.written_end(row)
         if row.outcome_code not in APPROVED or volume.ended_at < written_end - LATE:
             yield (
                 f"data are never deleted by bookkeeping: {row.id} {volume.ref} is gone at {volume.ended_at:%H:%M:%S}: "
@@ -182,4 +188,4 @@ def _jobs(troubles: Troubles, books: Books, facts: Facts) -> Iterator[str]:
         if code == EndReason.IDLE and job.run:
             yield f"a job that runs is work: {row.id} ended as idle"
         if code == EndReason.NO_HEARTBEAT and (row.cloud, str(row.ref)) not in stopped:
-            yield f"silence alone ends nothing: {row.id} ended as unresponsive, and its machine answered"
+            yield f"an unresponsive agent alone ends nothing: {row.id} ended as unresponsive, and its machine answered"

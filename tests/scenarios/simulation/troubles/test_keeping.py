@@ -145,7 +145,7 @@ async def test_a_job_that_ended_as_idle_and_a_silence_that_ended_a_machine_are_n
     await here.tells(outcome_code="idle")
     assert "a job that runs is work" in await here.judged()
     await here.tells(outcome_code="no_heartbeat")
-    assert "silence alone ends nothing" in await here.judged()
+    assert "an unresponsive agent alone ends nothing" in await here.judged()
     here.troubles.disturbed.add(("vast", w.instances()[0].ref))
     assert await here.judged() == ""
 
