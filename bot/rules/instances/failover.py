@@ -53,7 +53,7 @@ class Placement:
 def sent_again_at(first_at: datetime, now: datetime, retry_after_s: float | None) -> datetime | None:
     """Return when to repeat a create that met a rate limit; None where that is later than a launch waits.
 
-    `first_at` is when the first create of the same offer was intended.
+    `first_at` is when the first create of the same offer was refused.
     """
     again_at = now + timedelta(seconds=max(PAUSE_S if retry_after_s is None else retry_after_s, 1.0))
     return again_at if again_at - first_at <= PATIENCE else None

@@ -51,7 +51,8 @@ async def send_again(
     Its row is a new one, because each row is sent once.
     """
     rows = await instances_of_session(tx, refused.session_id)
-    first_at = min(row.created_at for row in rows if _same_order(row, refused))
+    # The wait begins with the first refusal: the create may have been sent long after its approval.
+    first_at = min(row.ended_at or now for row in rows if _same_order(row, refused))
     again_at = sent_again_at(first_at, now, retry_after_s)
     return None if again_at is None else await issue.intend_again(ctx, tx, refused, again_at, now)
 

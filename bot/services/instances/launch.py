@@ -177,7 +177,10 @@ async def _reprice(ctx: Context, offer: Offer, disk_gb: int) -> Offer | Provider
 
 async def _wait(ctx: Context, work: _Work, held: Claim, error: RateLimited) -> None:
     now = ctx.clock.now()
-    if now - work.instance.created_at > PATIENCE:
+    # The wait begins with the first refusal here: the create may be due for long, because no process worked.
+    since_s = ctx.limited_since_s.setdefault(work.instance.id, ctx.clock.monotonic())
+    if ctx.clock.monotonic() - since_s > PATIENCE.total_seconds():
+        del ctx.limited_since_s[work.instance.id]
         await _refused(ctx, work, error.code, f"{error.message}.", held)
         return
     pause = timedelta(seconds=min(max(error.retry_after_s or 1.0, 1.0), PATIENCE.total_seconds()))
@@ -281,6 +284,7 @@ async def _create(
     A process that stood still since the commit sends nothing: another one may have given the create up by now. Its row
     never becomes READY again, because nobody else can know that it was not sent.
     """
+    ctx.limited_since_s.pop(work.instance.id, None)
     if ctx.clock.monotonic() - committed_s >= SEND_WITHIN_S:
         await _unknown_outcome(ctx, work, PAUSED)
         return

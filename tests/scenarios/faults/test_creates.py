@@ -167,6 +167,20 @@ async def test_a_rate_limit_on_the_create_is_waited_out_with_a_new_row(w: World,
     assert w.alive() == [second.name]
 
 
+@pytest.mark.parametrize("fault", ["search_429", "create_429_text"])
+async def test_one_rate_limit_is_waited_out_however_late_the_create_is_sent(w: World, fault: str) -> None:
+    """No process worked for minutes after the approval: the wait begins with the first refusal."""
+    request_id = await w.approved(candidates=("vast",))
+    w.clock.advance(400)
+    w.arm(fault, "vast", retry_after=7)
+    await w.settle()
+    assert (await w.view(request_id)).request.state is RequestState.APPROVED
+    await w.run(30, 5)
+    view = await w.view(request_id)
+    assert (view.request.state, view.request.quote_version) == (RequestState.APPROVED, 1)
+    assert states(view)[-1] is InstanceState.LIVE
+
+
 @on_clouds(VARIED=True)
 async def test_a_rate_limit_that_outlasts_the_patience_of_a_launch_leads_to_another_cloud(w: World, cloud: str) -> None:
     w.tune(price_tolerance=Decimal(5), options_shown=50)

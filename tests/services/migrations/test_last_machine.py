@@ -15,6 +15,7 @@ from ledger.kernel.ids import short_id
 from ledger.kernel.states import SessionState
 from ledger.kernel.steps.migration_step import OVER, MigrationStep
 from ledger.models import Migration
+from providers.sandbox.vast.sandbox import VastSandbox
 from tests.services.migrations.run import PLACE, SOURCE, TARGET, Run, running
 from tests.support.world import World
 
@@ -26,6 +27,10 @@ async def silent_from(run: Run, at: MigrationStep) -> None:
     await run.approved()
     await run.until(at)
     run.first.silent = True
+    vast = run.w.clouds["vast"]
+    assert isinstance(vast, VastSandbox)
+    # Nor does its SSH server answer: otherwise its silence alone would end nothing.
+    vast.account.instances[int((await run.row(SOURCE)).ref or 0)].reachable_s = 1e9
 
 
 @pytest.mark.parametrize("at", [_M.READY, _M.VERIFIED])
