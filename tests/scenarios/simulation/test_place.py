@@ -15,6 +15,8 @@ from tests.scenarios.simulation.place import place
 from tests.support.clock import MachineClock
 from tests.support.databases import copy_sqlite
 
+pytestmark = pytest.mark.usefixtures("cleaned_up")
+
 HOUR = timedelta(hours=1)
 
 

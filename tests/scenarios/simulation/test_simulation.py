@@ -9,6 +9,8 @@ import pytest
 from tests.scenarios.simulation.play import play
 from tests.support.databases import memory_folder
 
+pytestmark = pytest.mark.usefixtures("cleaned_up")
+
 #: Each shows something of its own: see the comment beside it. A seed's history changes with the steps of a process, so
 #: what a seed has found is kept as a test of the service, too.
 SEEDS = (
