@@ -21,6 +21,8 @@ class Law(StrEnum):
     WITHOUT_LEDGER = "ends need no writable ledger"
     RECORD = "no record is lost or changed"
     WORK = "a move never leaves fewer machines or copies"
+    WHOLE = "no answer is taken for more than it is"
+    LOSS = "an end that nobody asked for is decided by cost and loss"
     DATA = "data are not deleted by bookkeeping"
 
 

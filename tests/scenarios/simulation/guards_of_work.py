@@ -1,4 +1,4 @@
-"""Guards of the work: a move never leaves fewer machines than it found, and never fewer good copies."""
+"""Guards of the work: machines are kept while waiting is cheap, moves lose nothing, and no part counts as the whole."""
 
 from __future__ import annotations
 
@@ -6,8 +6,52 @@ from tests.scenarios.simulation.guard import Edit, Guard, Law
 
 MACHINES = "bot.rules.migrations.machines"
 MOVES = "tests/services/migrations/test_last_machine.py"
+UNPLANNED, COMPLETENESS = "bot.rules.instances.unplanned_end", "providers.completeness"
+GRACE, RULE = "tests/services/instances/test_grace.py", "tests/rules/instances/test_unplanned_end.py"
+COLD, CREATES = "tests/services/market/test_cold.py", "tests/scenarios/faults/test_creates.py"
+KEPT = "if plight.at_risk is AtRisk.NOTHING or plight.waiting_usd > plight.limit_usd:"
 
 WORK = (
+    Guard(
+        "completeness",
+        Law.WHOLE,
+        (
+            Edit(
+                COMPLETENESS, "return ProofOfWhole(self) if self.is_complete else None", "return ProofOfWhole(COMPLETE)"
+            ),
+        ),
+        test=f"{COLD}::test_a_part_of_the_market_is_never_cheapest_nor_approved",
+    ),
+    Guard(
+        "grace",
+        Law.LOSS,
+        (Edit(UNPLANNED, KEPT, "if True:"),),
+        test=f"{GRACE}::test_a_machine_whose_host_is_offline_and_costs_nothing_is_kept",
+    ),
+    Guard(
+        "the most that a grace costs",
+        Law.LOSS,
+        (Edit(UNPLANNED, KEPT, "if plight.at_risk is AtRisk.NOTHING:"),),
+        test=f"{RULE}::test_decisions",
+    ),
+    Guard(
+        "a job that runs is work",
+        Law.LOSS,
+        (
+            Edit(
+                "bot.rules.nodes.checkins",
+                "if is_busy_otherwise(found) or (watched.has_running_job and watched.idle_s is None):",
+                "if is_busy_otherwise(found):",
+            ),
+        ),
+        test=f"{GRACE}::test_a_job_with_idle_gpus_is_work_until_it_exits",
+    ),
+    Guard(
+        "one rate limit is waited out",
+        Law.LOSS,
+        (Edit("bot.services.instances.launch", "if isinstance(limit, RateLimited):", "if False:"),),
+        test=f"{CREATES}::test_a_rate_limit_on_the_create_is_waited_out_with_a_new_row",
+    ),
     Guard(
         "last machine",
         Law.WORK,
