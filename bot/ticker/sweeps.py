@@ -9,7 +9,6 @@ from bot.services.billing import metering, rollup, shared_ledger, true_up
 from bot.services.budgets import open_spend
 from bot.services.checkpoints import resume
 from bot.services.instances import (
-    account_incidents,
     cleanup,
     gpu_checks,
     grace,
@@ -32,7 +31,15 @@ from bot.services.runtime import idempotency, liveness
 from bot.services.runtime.context import Context
 from bot.services.runtime.event_order import NUMBER_EVERY_S, EventNumbering
 from bot.services.runtime.ports import Messenger
-from bot.services.sessions import expiration, idle_termination, overspend, retained_disks, shared_queues, transfer
+from bot.services.sessions import (
+    account_incidents,
+    expiration,
+    idle_termination,
+    overspend,
+    retained_disks,
+    shared_queues,
+    transfer,
+)
 from bot.services.webhooks import delivery
 from bot.ticker.schedule import ScheduledJob
 

@@ -20,7 +20,7 @@ from bot.services.audit import invariants
 from bot.services.billing import metering, rollup
 from bot.services.checkpoints import resume
 from bot.services.grants.amendments import amended_terms
-from bot.services.instances import account_incidents, gpu_checks, grace, node_sets, operator_reminders, reconcile
+from bot.services.instances import gpu_checks, grace, node_sets, operator_reminders, reconcile
 from bot.services.market import host_history
 from bot.services.market.catalog import Catalog
 from bot.services.nodes import key_writes
@@ -31,7 +31,7 @@ from bot.services.runtime.clock_guard import GuardedClock
 from bot.services.runtime.commands import Cancel, Decide, Extend, Provision, Reply, Terminate
 from bot.services.runtime.context import Context, Hints
 from bot.services.runtime.ports import Delivered, DeliveryFailed
-from bot.services.sessions import extension, service, shared_queues, transfer
+from bot.services.sessions import account_incidents, extension, service, shared_queues, transfer
 from ledger.core.inbox import InboxWriter
 from ledger.core.writes import amend
 from ledger.engine.db import Database

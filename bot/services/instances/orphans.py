@@ -14,7 +14,7 @@ from bot.rules.instances.circuit_breaker import trips
 from bot.rules.values.command_text import cli_command
 from bot.rules.values.labels import LabelKind, LabelReading
 from bot.services.billing.metering import accrue_orphan, billed_from
-from bot.services.instances import key_rotation, volume_in_use
+from bot.services.instances import key_rotation, volume_ends
 from bot.services.instances.health import second_look
 from bot.services.notifications import interruption
 from bot.services.notifications.paging import OPERATORS, alone, page
@@ -346,4 +346,4 @@ async def _end(ctx: Context, provider: Provider, orphan: Orphan) -> None:
         await provider.terminate(orphan.ref)
     except ProviderError as error:
         log.warning("the orphan %s of %s was not ended: %s", orphan.ref, provider.name, error.code)
-        await volume_in_use.notify_operators(ctx, orphan, error)
+        await volume_ends.notify_operators_in_use(ctx, orphan, error)

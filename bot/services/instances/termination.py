@@ -10,7 +10,7 @@ from typing import Any
 
 from bot.services.checkpoints import verification
 from bot.services.grants import reopen, reservations
-from bot.services.instances import volume_in_use
+from bot.services.instances import volume_ends
 from bot.services.instances.blind_time import since_order
 from bot.services.instances.health import last_heartbeat_at
 from bot.services.instances.transitions import end_instance, settle
@@ -117,7 +117,7 @@ async def _terminate(ctx: Context, held: Claim, row: Instance, began_at: datetim
     except ProviderError as error:
         log.warning("terminating %s failed: %s", row.id, error.code)
         problem, had_no_effect = error.message, error.definite_no
-        await volume_in_use.notify(ctx, row, error)
+        await volume_ends.notify_in_use(ctx, row, error)
     now = ctx.clock.now()
     # When it was last alive says something only where the cloud does not know it, and was not called before.
     unknown = was_there is False and row.terminate_called_at is None

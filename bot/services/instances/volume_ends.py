@@ -1,4 +1,7 @@
-"""Keep the end of a network volume: its written end, or the end of its days of notices, never that of its amount."""
+"""Keep the end of a network volume: its written end, or the end of its days of notices, never that of its amount.
+
+A volume that something mounts is not deleted at its end; people are notified of what mounts it.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,13 @@ from datetime import datetime
 
 from bot.rules.sessions.volume_end import volume_end
 from bot.services.notifications import end_of_session
+from bot.services.notifications.paging import page, page_with_owner
 from bot.services.runtime.context import Context
-from ledger.core import Tx, amend
-from ledger.models import Session
+from ledger.core import Tx, amend, notifications_of
+from ledger.kernel.job import volume_of
+from ledger.kernel.states import NotificationKind
+from ledger.models import Instance, Orphan, Session
+from providers.errors import InUse, ProviderError
 
 
 def written_end(session: Session) -> datetime | None:
@@ -25,3 +32,27 @@ async def set_end(ctx: Context, tx: Tx, session: Session, written: datetime, pai
     if end.deadline != session.deadline:
         await end_of_session.refresh(tx, session, now)
         await amend(tx, Session, session.id, deadline=end.deadline, due_at=now, warned_at=None)
+
+
+async def notify_in_use(ctx: Context, row: Instance, error: ProviderError) -> None:
+    """Notify the owner and the operators once of what mounts a volume that is to be deleted.
+
+    The deletion is tried again. Every other error of a deletion is nothing that they can change.
+    """
+    if not isinstance(error, InUse):
+        return
+    subject, now = f"{row.id}/in-use", ctx.clock.now()
+    async with ctx.db.write() as tx:
+        if await notifications_of(tx, NotificationKind.OPERATOR_PAGE, subject):
+            return
+        session = await tx.get_one(Session, row.session_id)
+        name = volume_of(session.gpu)
+        said = f"Volume {name} isn't deleted yet: {error.message}. It is deleted once nothing uses it."
+        await page_with_owner(tx, ctx.policy, session, subject, said, now)
+    ctx.hints.outbox.set()
+
+
+async def notify_operators_in_use(ctx: Context, orphan: Orphan, error: ProviderError) -> None:
+    """Notify the operators of what mounts a volume without a session that is to be deleted."""
+    if isinstance(error, InUse):
+        await page(ctx, f"{orphan.id}/in-use", f"{orphan.cloud} still has {orphan.ref}: {error.message}.")

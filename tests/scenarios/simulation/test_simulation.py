@@ -7,7 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.scenarios.simulation.play import play
+from tests.scenarios.simulation.test_place import cleaned_up
 from tests.support.databases import memory_folder
+
+__all__ = ["cleaned_up"]
 
 pytestmark = pytest.mark.usefixtures("cleaned_up")
 

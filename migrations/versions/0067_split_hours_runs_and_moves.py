@@ -1,11 +1,14 @@
-"""Store an earlier owner's part of a running hour, how long a session ran before its stops, and budget thresholds."""
+"""Store an earlier owner's part of a running hour, the time of runs before a stop, budget thresholds, and moves.
+
+Of a move: where its target saves, and from when the longest time of its step counts.
+"""
 
 from __future__ import annotations
 
 import sqlalchemy as sa
 from alembic import op
 
-from migrations.baseline.table import JSON, TIME
+from migrations.baseline.table import JSON, TEXT, TIME
 
 revision = "0067"
 down_revision = "0066"
@@ -20,10 +23,14 @@ def upgrade() -> None:
     op.add_column("sessions", sa.Column("ran_s", sa.Integer(), nullable=True))
     op.add_column("sessions", sa.Column("stopped_at", TIME, nullable=True))
     op.add_column("budget_limits", sa.Column("thresholds", JSON, nullable=True))
+    op.add_column("migrations", sa.Column("target_place", TEXT, nullable=True))
+    op.add_column("migrations", sa.Column("clock_from", TIME, nullable=True))
 
 
 def downgrade() -> None:
-    """Drop the columns. An hour that was split is booked once more in part until its instance has ended."""
+    """Drop the columns. A split hour is booked once more in part; what a failed target saved counts as a checkpoint."""
+    op.drop_column("migrations", "clock_from")
+    op.drop_column("migrations", "target_place")
     op.drop_column("budget_limits", "thresholds")
     for name in ("stopped_at", "ran_s"):
         op.drop_column("sessions", name)

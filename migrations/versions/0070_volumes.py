@@ -7,8 +7,8 @@ from alembic import op
 
 from migrations.baseline.table import TIME
 
-revision = "0071"
-down_revision = "0070"
+revision = "0070"
+down_revision = "0069"
 branch_labels = None
 depends_on = None
 

@@ -7,8 +7,8 @@ from alembic import op
 
 from migrations.baseline.table import JSON
 
-revision = "0069"
-down_revision = "0068"
+revision = "0068"
+down_revision = "0067"
 branch_labels = None
 depends_on = None
 

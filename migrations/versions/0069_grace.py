@@ -7,8 +7,8 @@ from alembic import op
 
 from migrations.baseline.table import ID, NAME, TIME, USD, optional, required, table, unique_where
 
-revision = "0070"
-down_revision = "0069"
+revision = "0069"
+down_revision = "0068"
 branch_labels = None
 depends_on = None
 

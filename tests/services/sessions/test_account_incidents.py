@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from bot.services.instances import account_incidents
+from bot.services.sessions import account_incidents
 from ledger.kernel.states import GrantState, InstanceState, RequestState, SessionState
 from ledger.models import Instance, Notification
 from providers.sandbox.vast.sandbox import VastSandbox
