@@ -22,7 +22,7 @@ class Law(StrEnum):
     RECORD = "no record is lost or changed"
     WORK = "a move never leaves fewer machines or copies"
     WHOLE = "no answer is taken for more than it is"
-    LOSS = "cost and loss decide an end that nobody asked for"
+    LOSS = "cost and loss decide about unplanned ends"
     DATA = "data are not deleted by bookkeeping"
 
 
