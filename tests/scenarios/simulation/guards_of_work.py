@@ -20,7 +20,7 @@ WORK = (
                 COMPLETENESS, "return ProofOfWhole(self) if self.is_complete else None", "return ProofOfWhole(COMPLETE)"
             ),
         ),
-        test=f"{COLD}::test_a_part_of_the_market_is_never_cheapest_nor_approved",
+        test=f"{COLD}::test_a_cloud_that_stays_away_is_named_and_nothing_is_cheapest",
     ),
     Guard(
         "grace",
