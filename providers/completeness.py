@@ -14,7 +14,7 @@ from typing import Annotated, Generic, TypeVar, overload
 
 from pydantic import Field
 
-#: Where a read goes on: only who made the answer reads it, and None means that nothing follows.
+#: Where the next read begins. Only the adapter that made the answer reads it; None: nothing follows.
 Rest = Mapping[str, str] | None
 Item_co = TypeVar("Item_co", covariant=True)
 

@@ -36,7 +36,7 @@ def has_folders(location: str | None) -> bool:
 def own_place(location: str | None, target: str) -> str | None:
     """Return where the target of a move saves; None where its store has no folders. `target` is its short id.
 
-    It lies below the place of the run's checkpoints: whoever may write there may write here, and a look at that place
+    It lies below the place of the run's checkpoints: the same credentials write to both, and a look at that place
     finds both.
     """
     where = place(location)

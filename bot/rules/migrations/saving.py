@@ -31,6 +31,7 @@ from bot.rules.migrations.asks import FAST_S
 from bot.rules.values.command_text import cli_command
 from bot.rules.values.phrases import about_hours, rate, rates, usd
 from providers.capabilities import BillingRule
+from providers.completeness import Completeness
 
 _HOUR: Final = timedelta(hours=1)
 _ZERO: Final = Decimal(0)
@@ -114,8 +115,12 @@ def price_cap(offers: Sequence[tuple[Decimal, MoveSaving | None]]) -> Decimal | 
     return cap
 
 
-def nothing_cheaper(session: str, here_usd_h: Decimal, offers: Sequence[tuple[Decimal, MoveSaving | None]]) -> str:
-    """Say that nothing is cheaper, and why; `session` is its short id."""
+def nothing_cheaper(
+    session: str, here_usd_h: Decimal, offers: Sequence[tuple[Decimal, MoveSaving | None]], read: Completeness
+) -> str:
+    """Say that nothing is cheaper, and why; `session` is its short id. A part of the market is called a part."""
+    if read.proof is None:
+        return f"Nothing that was read is cheaper for session {session}. {read.why} Try again."
     answer = f"Nothing is cheaper for session {session}."
     if not offers:
         return f"{answer} No offer with the same GPUs costs less than {rate(here_usd_h)}."

@@ -24,6 +24,7 @@ from ledger.models import Instance
 from ledger.queries.lookups import failed_machines
 from ledger.queries.views import SessionView
 from providers.capabilities import BillingStart
+from providers.completeness import Completeness
 from providers.contract import Offer
 
 #: Offers that are compared with the run's own machine: more than any market has of one kind of GPU at a lower price.
@@ -56,7 +57,7 @@ async def cheaper_price(ctx: Context, view: SessionView, now: datetime) -> Cheap
         return CheaperPrice(why=f"Session {session.short_id} can't be compared: no agent reports from it.")
     async with ctx.db.read() as tx:
         avoided = await failed_machines(tx, FAILED_DELIVERY, now - AVOIDED_FOR)
-    options = await options_of(ctx, view, row, avoided, now, top=MOST)
+    options, read = await options_of(ctx, view, row, avoided, now, top=MOST)
     saved = await saved_of(ctx, view, agent, now) if options else None
     run = MovableRun(row.price_usd_h, ends_at_of(agent, row, session.deadline, now), *(saved or (now, Decimal(0))))
     compared = [(option.offer, saving(run, place_of(ctx, option, agent), now)) for option in options]
@@ -67,13 +68,16 @@ async def cheaper_price(ctx: Context, view: SessionView, now: datetime) -> Cheap
     if saves:
         _, only = max(saves, key=lambda pair: pair[0])
         return CheaperPrice(only.price_usd_h, only=only)
-    return CheaperPrice(why=nothing_cheaper(session.short_id, row.price_usd_h, offers))
+    return CheaperPrice(why=nothing_cheaper(session.short_id, row.price_usd_h, offers, read))
 
 
 async def options_of(
     ctx: Context, view: SessionView, row: Instance, avoided: set[tuple[str, str]], now: datetime, *, top: int
-) -> Sequence[RankedOption]:
-    """Return the first options of the quote that `cheaper` would get now. Runs share what the clouds answered."""
+) -> tuple[Sequence[RankedOption], Completeness]:
+    """Return the first options of the quote that `cheaper` would get now, and how much of the market was read.
+
+    Runs share what the clouds answered.
+    """
     job = target_job(view, CHEAPER, None, now)
     market = await ctx.catalog.market(job, job.disk_gb, policy=ctx.policy, to_buy=True)
 
@@ -85,7 +89,8 @@ async def options_of(
     own = await ctx.catalog.own_history()
     offers = [offer for offer in market.offers if counts(offer)]
     able = ctx.catalog.capabilities
-    return rank(offers, job, ctx.policy, able, proof=None, top=top, to_run=True, own=own).options
+    options = rank(offers, job, ctx.policy, able, proof=None, top=top, to_run=True, own=own).options
+    return options, market.completeness
 
 
 def ends_at_of(agent: NodeStatus, row: Instance, deadline: datetime, now: datetime) -> datetime:

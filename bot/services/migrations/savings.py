@@ -86,7 +86,8 @@ async def _cheaper(
     now, agent, row = ctx.clock.now(), agent_of(view), view.instance
     if agent is None or row is None or view.session.deadline is None or ctx.policy.suggest_move_usd is None:
         return None
-    option = next(iter(await options_of(ctx, view, row, avoided, now, top=1)), None)
+    options, _ = await options_of(ctx, view, row, avoided, now, top=1)
+    option = next(iter(options), None)
     if option is None:
         return None
     place, ends_at = place_of(ctx, option, agent), ends_at_of(agent, row, view.session.deadline, now)

@@ -23,6 +23,7 @@ from bot.rules.migrations.saving import (
     suggestion,
 )
 from providers.capabilities import BillingRule
+from providers.completeness import COMPLETE, Completeness
 
 NOW = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
 #: Rounding to whole minutes in the added bill, at the highest price: five times that are rounded.
@@ -156,11 +157,17 @@ def test_cheaper_asks_only_for_prices_at_which_every_offer_saves() -> None:
 def test_nothing_is_cheaper_in_words() -> None:
     costs = MoveSaving(Decimal(9), Decimal("10.5"), Decimal(1), Decimal(5))
     price = Decimal("0.5")
-    assert nothing_cheaper("abc123", price, []) == (
+    part = Completeness.partial("vast did not answer.")
+    assert nothing_cheaper("abc123", price, [], part) == (
+        "Nothing that was read is cheaper for session abc123. vast did not answer. Try again."
+    )
+    assert nothing_cheaper("abc123", price, [], COMPLETE) == (
         "Nothing is cheaper for session abc123. No offer with the same GPUs costs less than $0.500/h."
     )
-    assert nothing_cheaper("abc123", price, [(price, None)]).endswith("It would be over before it could move.")
-    assert nothing_cheaper("abc123", price, [(price, costs), (price, None)]) == (
+    assert nothing_cheaper("abc123", price, [(price, None)], COMPLETE).endswith(
+        "It would be over before it could move."
+    )
+    assert nothing_cheaper("abc123", price, [(price, costs), (price, None)], COMPLETE) == (
         "Nothing is cheaper for session abc123. For the 5 h that are left, and with the move itself, "
         "the best offer would cost about $1.50 more."
     )

@@ -47,8 +47,8 @@ def interrupted(
 ) -> Message:
     """Describe one failed instance. `newest` is the session's last one, `own` says that its owner reads it.
 
-    `given_up` is when it is terminated unless it works again by then. One that is kept in grace is told with what that
-    costs, and with the buttons that decide about it.
+    `given_up` is when it is terminated unless it works again by then. The message about one in grace says what that
+    costs, and has the buttons for a decision.
     """
     whose = f"Your *{what(session)}*" if own else f"{person(request.requester)} the *{what(session)}*"
     lead = f"{whose} at {safe(row.cloud, 40)}"
