@@ -166,7 +166,9 @@ class Place(Truth):
         paces_s = PACES_S | ({"agents": LOOKED_AT_S} if troubles.has_agents else {})
         process.life.pace_s = paces_s
         later_s = clock.monotonic() + SELDOM_S / 2
-        process.life.next_s |= {name: later_s for name, pace in paces_s.items() if pace == SELDOM_S}
+        # Only jobs that this process has: one that never runs would stay due, and time would go on second by second.
+        own = process.life.next_s
+        own |= {name: later_s for name in own if paces_s[name] == SELDOM_S}
         process.life.ctx.reach = NumberedReach(self.engine.ssh_ports)
         self.providers = process.life.ctx.providers
         return process
