@@ -100,7 +100,7 @@ def newest() -> str:
 
 def _steps() -> dict[str, str | None]:
     """List every revision that this code knows, and the one before it."""
-    files = (FOLDER / "versions").glob("*_*.py")
+    files = (FOLDER / "versions").rglob("*_*.py")
     found = [dict(_NAMES.findall(file.read_text(encoding="utf-8"))) for file in files]
     return {one["revision"]: one.get("down_revision") for one in found if "revision" in one}
 
@@ -113,6 +113,7 @@ async def _run(db: Database, action: Callable[[Any, Config], None]) -> None:
     def within(connection: Connection) -> None:
         config = Config(stdout=io.StringIO())  # What a caller prints is the caller's choice.
         config.set_main_option("script_location", str(FOLDER).replace("%", "%%"))
+        config.set_main_option("recursive_version_locations", "true")
         config.attributes["connection"] = connection
         action(command, config)
 
