@@ -36,6 +36,9 @@ CHANNEL = "C0GPU"
 LABELS = LabelKey("mnth", b"a label key for tests only")
 #: Shortest jump: the pause of production's ticker.
 TICK = timedelta(seconds=1)
+#: A job that did nothing about a row that is due, because its clock is wrong or its cloud must wait, is no reason to
+#: jump by less than this.
+RETRY = timedelta(seconds=30)
 #: How often a job with a pace of its own runs here, in seconds. What a month would run a million times is run less
 #: often, and no more seldom than what is promised about it allows.
 PACE_S: Mapping[str, float] = {
@@ -115,6 +118,8 @@ class Life:
     ran: dict[str, list[int]] = field(default_factory=dict)
     #: When a row of each job is due, as of the last look.
     _seen: dict[str, datetime] = field(default_factory=dict)
+    #: The jobs that did nothing at the last turn.
+    _idle: set[str] = field(default_factory=set)
     #: The clouds at which something may be.
     _held: set[str] = field(default_factory=set)
 
@@ -124,18 +129,20 @@ class Life:
         paced = [*self.next_s.values(), *(self._looks_s(name) for name in self.watches)]
         # Seconds are rounded when they become a timedelta, and it must not end before they have passed.
         waits = [timedelta(seconds=one - at_s) + timedelta.resolution for one in paced]
-        return min([*waits, *(at - now for at in self._seen.values())], default=timedelta())
+        for name, at in self._seen.items():
+            waits.append(max(at - now, RETRY) if name in self._idle else at - now)
+        return min(waits, default=timedelta())
 
     async def turn(self) -> None:
         """Run what is due now, and what that makes due at once. What did nothing has another try at the next turn."""
-        idle: set[str] = set()
+        self._idle = set()
         for _ in range(8):
-            names = await self._wanted() - (idle - ON_CALL)
+            names = await self._wanted() - (self._idle - ON_CALL)
             if not names:
                 return
             for job in self.table:
                 if job.name in names and not await self._run(job):
-                    idle.add(job.name)
+                    self._idle.add(job.name)
 
     async def _wanted(self) -> set[str]:
         now, at_s = self.clock.now(), self.clock.monotonic()

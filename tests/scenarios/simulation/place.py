@@ -62,7 +62,7 @@ CREDIT_USD = Decimal(100_000)
 #: The longest jump: jobs have a pace, and a killed process holds its claims for minutes.
 JUMP = timedelta(seconds=600)
 #: Quiet clouds are listed less often than in production, which costs most of a seed.
-SWEEP_S = 180.0
+SWEEP_S = 240.0
 #: The invariant that a cloud breaks which hides a running instance from everybody.
 CLOSED = "closed means gone"
 #: What concerns agents, reports and programs runs seldom: there are none. What books and checks runs in the time in

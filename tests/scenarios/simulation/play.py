@@ -33,7 +33,7 @@ TROUBLE_S, REST_S, REST_STEP_S = 2700.0, 16_200.0, 1800.0
 KILLED_BY_S = {700.0: 1, 1150.0: 2, 1600.0: 3}
 KILL_AGAIN_S = 120.0
 #: The invariants are read whole, so they are checked at every so many steps, and after a crash.
-CHECKED_EVERY = 60
+CHECKED_EVERY = 90
 #: How often a kill or a pause waits for one of the failpoints: the functions in which a step can be half done.
 AIMED = 0.7
 FAILPOINTS = (
