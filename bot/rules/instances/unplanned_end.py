@@ -1,7 +1,7 @@
-"""Decide about an end that nobody asked for: what waiting costs, what would be lost, and whose cause it is.
+"""Decide about an end that nobody asked for: what waiting costs, what would be lost, and what caused it.
 
-This is the only place that decides whether a machine that stopped working, is silent, idle or outbid is kept. `docs/`
-has the table of its decisions, which is made by calling it.
+This is the only place that decides whether a machine that stopped working, is unresponsive, idle or outbid is kept.
+The table of its decisions in `docs/` is made by calling it.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class UnplannedEnd(Vocabulary):
     """Name what happens to a machine that would end although nobody asked for it."""
 
     KEEP = "keep", "keep it in grace"
-    ASK = "ask", "keep it and ask"
-    REPLACE = "replace", "replace it beside itself"
+    ASK = "ask", "keep it in grace and ask"
+    REPLACE = "replace", "keep its disk and launch a replacement"
     END = "end", "end it"
 
 
@@ -124,7 +124,7 @@ _CAUSES: Final[Mapping[EndReason, Cause]] = MappingProxyType(
 
 
 def cause_of(code: EndReason, account_problem: str = "") -> Cause:
-    """Return whose cause an end with this reason is; `account_problem` is the code of what is wrong there, or ""."""
+    """Return the cause of an end with this reason; `account_problem` is the code of what is wrong there, or ""."""
     cause = _CAUSES.get(code, Cause.HOST)
     # Where credit is gone, a cloud stops machines: it may show that as an outbid or as a stop of its own.
     stops = code in (EndReason.STOPPED_THERE, EndReason.OUTBID, EndReason.BROKEN)

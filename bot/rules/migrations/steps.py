@@ -165,7 +165,7 @@ def _checked(facts: Facts) -> NextStep:
     if target is not None and target.is_ending:
         return NextStep(_M.ENDING, "The new machine ended before it was used.")
     if source.state is not _S.RUNNING and (target is None or facts.source_is is SourceIs.OVER):
-        return NextStep(_M.ENDING, "The run's own machine stopped running before the move began.")
+        return NextStep(_M.ENDING, "The old machine stopped running before the move began.")
     if target is not None and target.is_live:
         return NextStep(_M.PROVISIONED, "The new machine is approved and created.")
     return NextStep(None, "The new machine is not created yet.")
@@ -225,9 +225,9 @@ def _problem(facts: Facts) -> NextStep | None:
 
 def _over(source: Machine) -> str:
     if source.is_ending:
-        return "The run's own machine was ended, so there is nothing left to move."
+        return "The old machine was ended, so nothing is left to move."
     if source.state is _S.STOPPED:
-        return "The run's own machine was stopped."
+        return "The old machine was stopped."
     return "The job ended before it was moved."
 
 

@@ -288,7 +288,7 @@ def _idle(
     idle_from = max(quiet_from, known_from)
     said = (
         f"{idle_said(policy, work, found.quiet_since)} since {idle_from:%H:%M} UTC. "
-        f"The limit for {'it' if watched.idle_s else work or 'its work'} is {hours(Decimal(most_s) / 3600)}."
+        f"The limit for {'this job' if watched.idle_s else work or 'its work'} is {hours(Decimal(most_s) / 3600)}."
         f"{_last_report(found)}"
     )
     return _cut(policy, EndReason.IDLE, idle_from, said)

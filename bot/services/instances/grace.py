@@ -113,7 +113,8 @@ async def enter(ctx: Context, tx: Tx, row: Instance, found: Trouble, facts: Loss
     if session.deadline is None or rules.decide(plight) is UnplannedEnd.END:
         return plight
     if await add_grace(tx, grace):
-        said = f"{found.sentence} It stays until {session.deadline:%Y-%m-%d %H:%M} UTC, for at most {usd(limit_usd)}."
+        until = f"{session.deadline:%Y-%m-%d %H:%M} UTC"
+        said = f"{found.sentence} The machine stays until {until}, for at most {usd(limit_usd)}."
         record(tx, now, SYSTEM, row.id, EventKind.INSTANCE_GRACE, reason=said)
     return None
 
@@ -121,7 +122,7 @@ async def enter(ctx: Context, tx: Tx, row: Instance, found: Trouble, facts: Loss
 def note_not_kept(tx: Tx, row: Instance, plight: Plight, now: datetime) -> None:
     """Record by what the rule decided that a machine ends, for the audit."""
     risk = "Nothing on it would be lost." if plight.at_risk is AtRisk.NOTHING else f"At risk: {plight.at_risk.label}."
-    said = f"Waiting would cost {usd(plight.waiting_usd)}, at most {usd(plight.limit_usd)} is allowed. {risk}"
+    said = f"Waiting would cost {usd(plight.waiting_usd)}. The limit is {usd(plight.limit_usd)}. {risk}"
     data = {
         "at_risk": str(plight.at_risk),
         "cause": str(plight.cause),
@@ -345,7 +346,7 @@ async def _stop_that_takes_too_long(
     if not grace.replaced or plight.spent_usd <= plight.limit_usd:
         return False
     note_not_kept(tx, row, plight, now)
-    said = f"{row.cloud} didn't stop it, and its replacement runs."
+    said = f"{row.cloud} didn't stop the machine, and its replacement runs."
     await end_announced(ctx, tx, row, EndReason.STOPPED_THERE, said, now)
     return await close(ctx, tx, grace, row, GraceOutcome.TOO_DEAR, now)
 
@@ -356,10 +357,10 @@ async def _set_aside(ctx: Context, tx: Tx, grace: GraceRow, row: Instance, sessi
     if rate != grace.usd_h:
         spent_usd = rules.cost_until(grace.spent_usd, grace.usd_h, grace.rated_at, now)
         await change_grace(tx, grace.id, usd_h=rate, rated_at=now, spent_usd=spent_usd)
-    said = "It works again while its replacement runs, so it is stopped and its disk stays."
+    said = "works again while its replacement runs. GPU Shopper stops it, and its disk stays."
     await amend(tx, Instance, row.id, wanted=str(PowerAction.STOP), wanted_at=now, due_at=now)
-    record(tx, now, SYSTEM, row.id, EventKind.INSTANCE_STOP, reason=said)
-    text = f"The first machine of your session {session.short_id} works again. {said}"
+    record(tx, now, SYSTEM, row.id, EventKind.INSTANCE_STOP, reason=f"The machine {said}")
+    text = f"The first machine of your session {session.short_id} {said}"
     await direct_messages.notify_owner(tx, ctx.policy, now, session, subject=f"{grace.id}/set-aside", text=text)
     return True
 
@@ -370,7 +371,8 @@ async def close(ctx: Context, tx: Tx, grace: GraceRow, row: Instance, outcome: G
     spent_usd = rules.cost_until(grace.spent_usd, grace.usd_h, grace.rated_at, ended_at)
     if not await change_grace(tx, grace.id, ended_at=ended_at, outcome=outcome, spent_usd=spent_usd):
         return False
-    record(tx, now, SYSTEM, row.id, EventKind.INSTANCE_GRACE_OVER, reason=f"{outcome.label} It cost {usd(spent_usd)}.")
+    said = f"{outcome.label} Waiting cost {usd(spent_usd)}."
+    record(tx, now, SYSTEM, row.id, EventKind.INSTANCE_GRACE_OVER, reason=said)
     await notify_interruption(tx, ctx.policy, row, now)
     await show_again(tx, await tx.get_one(Request, row.request_id), now)
     return True

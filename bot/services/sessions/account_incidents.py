@@ -111,7 +111,7 @@ async def _start_again(ctx: Context, grace: GraceRow, seen: Instance, now: datet
             return 0  # `overspend` asks for its new rate.
         await authorize_start(tx, row, session, approved, now)
         await amend(tx, Instance, row.id, wanted=str(PowerAction.START), wanted_at=now, due_at=now)
-        said = "Its account can be used again, so it starts again."
+        said = "The account at its cloud can be used again, so the machine starts again."
         record(tx, now, SYSTEM, row.id, EventKind.INSTANCE_START, reason=said)
     return 1
 

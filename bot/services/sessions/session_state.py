@@ -74,5 +74,5 @@ def grace_line(grace: GraceRow, now: datetime, until: str = "") -> str:
     """Say what a grace costs and until when it lasts; `until` is that time as its reader's program writes it."""
     spent_usd = cost_until(grace.spent_usd, grace.usd_h, grace.rated_at, now)
     costs = f"Waiting costs {rate(grace.usd_h)}, {usd(spent_usd)} so far" if grace.usd_h else "Waiting costs nothing"
-    kept = "Its disk stays beside the replacement" if grace.replaced else "It stays"
+    kept = "The first machine's disk stays" if grace.replaced else "The machine stays"
     return f"{kept} until {until or f'{grace.until:%Y-%m-%d %H:%M} UTC'}. {costs}."
