@@ -117,8 +117,8 @@ class Policy:
     )
     volume_grace_days: int = setting(
         7,
-        "When its approved amount no longer pays for a network volume, the volume is deleted after this many days. On "
-        "each of them people get a notice. Each approval of a volume covers these days.",
+        "When the approved amount no longer pays for a network volume, people get a notice a day. After this many days "
+        "of notices the volume is deleted. Each approval of a volume covers these days.",
     )
     volume_growth: Decimal = setting(
         Decimal(2),

@@ -45,8 +45,8 @@ class Timing:
     )
     broken_grace_s: float = setting(
         600.0,
-        "A ready instance that fails, loses contact or is stopped by its cloud is ended if it is not back by then, "
-        "unless it is kept in grace.",
+        "A ready instance that fails, loses contact or is stopped by its cloud is ended if it does not work again "
+        "within this time, unless it is in grace.",
         floor=120,
     )
     create_patience: float = setting(

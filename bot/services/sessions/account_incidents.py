@@ -37,7 +37,7 @@ from providers.errors import InsufficientFunds
 
 #: Seconds between two passes.
 LOOK_S: Final = 30.0
-#: A start that had no effect, because the GPU is taken, is ordered again after this time.
+#: A start that had no effect, because the GPU is taken, is repeated after this time.
 AGAIN: Final = timedelta(minutes=10)
 _Waiting = tuple[GraceRow, Instance, Session]
 
@@ -78,7 +78,7 @@ async def _one(ctx: Context, cloud: str, machines: Sequence[BilledInstance], wai
         async with ctx.db.write() as tx:
             return int(await page_in(ctx, tx, f"{subject}/account", text, now))
     if not checked.ok:
-        return 0  # Nobody knows; what a cloud does not answer ends no incident.
+        return 0  # A check without an answer ends no incident.
     done = await _over(ctx, cloud, f"{subject}/account", now)
     for grace, row, _ in waiting:
         done += await alone(ctx, row.id, "its start", _start_again(ctx, grace, row, now), 0)

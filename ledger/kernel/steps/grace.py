@@ -1,4 +1,4 @@
-"""Name what decides about an end that nobody asked for: its cause, what would be lost, and what people chose."""
+"""Name what decides about an unplanned end: its cause, what would be lost, and what people chose."""
 
 from __future__ import annotations
 
