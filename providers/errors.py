@@ -85,7 +85,7 @@ class UnexpectedResponse(ProviderError):
 
 
 class InUse(ProviderError):
-    """Something uses it, so it was not deleted."""
+    """Something uses the volume, so it was not deleted."""
 
     code = "in_use"
     definite_no = True

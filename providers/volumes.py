@@ -144,7 +144,7 @@ class VolumeAdapter(CloudAdapter):
     async def terminate(self, ref: str) -> bool:
         """Delete the volume with all data on it, unless something mounts it: no cloud is relied on to refuse that."""
         if users := await self.mounted_by(ref):
-            raise InUse(self.name, f"{', '.join(users)} at {self.TITLE} mounts the volume, so it is not deleted")
+            raise InUse(self.name, f"the volume is mounted at {self.TITLE} by {', '.join(users)}")
         reply = await self._http.read("DELETE", f"{self.ONE}/{self._checked(ref)}")
         if self._gone(reply):
             return False

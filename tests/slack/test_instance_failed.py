@@ -122,10 +122,10 @@ async def test_a_machine_in_grace_has_buttons_and_says_whose_cause_it_is(stage: 
     instance = (await stage.w.books()).instances[0]
     stage.w.clouds["vast"].disturb(str(instance.ref), "credit_gone")
     await stage.w.run(60, 30)
-    (asked,) = [message for message in stage.ws.dm_messages("alice") if "paused your machine" in all_text(message)]
+    (asked,) = [message for message in stage.ws.dm_messages("alice") if "stopped your machine" in all_text(message)]
     text = all_text(asked)
-    assert "Vast paused your machine because the team's credit there is used up." in text
-    assert "An operator has been asked to pay." in text
+    assert "Vast stopped your machine because the team's credit there is used up." in text
+    assert "The operators were asked to pay." in text
     assert "What would be lost: a disk without a copy." in text
     assert "Waiting costs $" in text
     assert "stopped by its cloud" in all_text(stage.ws.now(card)).lower()

@@ -215,8 +215,8 @@ async def test_nothing_fits_is_said_in_the_dialog_with_what_would_help(stage: St
 
 async def test_a_request_that_finds_nothing_says_what_would_open_the_market(stage: Stage) -> None:
     message = await stage.ask("/gpu provision 1x4090 2h price=$0.001")
-    assert "No offer fits now. The cheapest that fits needs price=$" in all_text(message)
+    assert "No offer fits now. The cheapest offer that fits needs price=$" in all_text(message)
     assert " at " in all_text(message)
     (request,) = (await stage.w.books()).requests
     await stage.command("alice", f"/gpu status {request.id[-6:]}")
-    assert "No offer fits now. The cheapest that fits needs price=$" in all_text(stage.ws.ephemerals("alice")[-1])
+    assert "No offer fits now. The cheapest offer that fits needs price=$" in all_text(stage.ws.ephemerals("alice")[-1])

@@ -31,7 +31,7 @@ class CloudOut(Out):
     source: Source = PriceSource.ACCOUNT
     listed_on: ListedOn = None
     completeness: HowComplete = UNKNOWN
-    reading: bool = optional("Whether the rest of it is being read; ask again soon.", False)
+    reading: bool = optional("Whether more offers of this cloud are being read; ask again soon.", False)
 
 
 class PlanOut(Out):

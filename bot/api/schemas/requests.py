@@ -123,9 +123,11 @@ class RequestOut(RequestSummary):
     options: list[OptionOut] = Field(description="The ranked offers, the best first.")
     approvals: list[ApprovalOut] = Field(description="The decisions that were made, the oldest first.")
     excluded: list[str] = Field(description="Offers that were skipped and why, in words.")
-    looking_at: list[str] = optional("The clouds that are still being read; nothing can be approved until then.", [])
+    looking_at: list[str] = optional(
+        "The clouds whose offers are still being read. Until that is done, nothing can be approved.", []
+    )
     completeness: Completeness | None = optional(
-        "How complete the market behind the offers is: complete, partial (and why), stale or unknown; null without any."
+        "How complete the market behind the offers is: complete, partial (and why), stale or unknown; null: no offers."
     )
     wait: WaitOut | None = optional("For what it waits or waited; null: it never did.")
     waiting: Waiting | None = Field(description="The approvers it waits for; null once it is closed.")

@@ -196,15 +196,15 @@ class DiskOut(Out):
 class GraceOut(Out):
     """A machine that stopped working and is kept, because waiting is cheap and something on it would be lost."""
 
-    code: str = Field(description="Why it would end, as a stable code.", examples=["outbid"])
-    cause: Cause = Field(description="Whose cause it is.")
-    at_risk: AtRisk = Field(description="What its end would destroy.")
+    code: str = Field(description="Why the machine would end, as a stable code.", examples=["outbid"])
+    cause: Cause = Field(description="What caused the trouble.")
+    at_risk: AtRisk = Field(description="What would be lost if the machine ended.")
     since: fields.Since
     until: fields.Until
-    usd_h: Decimal = Field(description="Dollars per hour while it waits.")
+    usd_h: Decimal = Field(description="Dollars per hour while the machine waits.")
     limit_usd: Decimal = Field(description="The most that waiting may cost, in dollars.")
-    choice: GraceChoice | None = optional("What somebody chose for it: wait, replace or give_up.")
-    replaced: bool = optional("True where a replacement runs beside it, so that only its disk is kept.", False)
+    choice: GraceChoice | None = optional("What somebody chose for the machine: wait, replace or give_up.")
+    replaced: bool = optional("True when a replacement runs and only the disk of this machine stays.", False)
     line: str = Field(description="The same in one sentence, with what it has cost.")
 
 
@@ -246,8 +246,8 @@ class SessionOut(Out):
     end_code: str = Field(description="Why it ended, as a stable code; empty while it runs.")
     end_reason: str = Field(description="Why it ended, in words.")
     status: str = Field(description="Its state in words.")
-    lost_machine: str = optional("Why it has no machine now and what follows, after its machine was lost.", "")
-    state_text: str = optional("How it is, as lists show it: running, outbid, in grace.", "")
+    lost_machine: str = optional("After its machine was lost: why, and what follows. Else empty.", "")
+    state_text: str = optional("Its state as lists show it, such as running, or outbid, in grace.", "")
     grace: GraceOut | None = optional("Its machine that stopped working and is kept; null where there is none.")
     ends_early_at: datetime | None = optional(
         "An end before the approved one that was announced; null when there is none."

@@ -62,7 +62,7 @@ def set_(
     limit: Annotated[str, typer.Argument(help="Dollars, such as 300; none deletes the limit.")],
     reason: Annotated[str, typer.Option(help="Why, for the audit log.")] = "",
     warn_at: Annotated[
-        list[str] | None, typer.Option("--warn-at", help="Warn at this part of it, such as 80%; may be repeated.")
+        list[str] | None, typer.Option("--warn-at", help="Warn at this share of the limit, such as 80%; repeatable.")
     ] = None,
     as_json: Json = False,
 ) -> None:

@@ -191,7 +191,7 @@ def grace(
     """Decide about a machine that stopped working and is kept: wait for it, replace it, or give it up."""
     named, said = plain_id(session, "sessions"), choice.lower().replace("-", "_")
     if said not in set(GraceChoice):
-        fail(f'"{choice[:40]}" is not wait, replace or give-up.', 2)
+        fail(f'"{choice[:40]}" is not a choice. Write wait, replace or give-up.', 2)
     question = end_question if said == GraceChoice.GIVE_UP else _no_question
     body = {"choice": said}
     path = f"/sessions/{named}/grace"

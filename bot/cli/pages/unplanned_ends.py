@@ -1,4 +1,4 @@
-"""Generate docs/unplanned-ends.md: what happens to a machine that would end although nobody asked for it."""
+"""Generate docs/unplanned-ends.md: what happens to a machine that would end although nobody asked for that."""
 
 from __future__ import annotations
 
@@ -44,35 +44,36 @@ def page() -> str:
         raise ValueError("a machine whose waiting costs too much is not ended")
     return whole_page(
         "Unplanned ends",
-        "One rule decides about each of them: what waiting costs, what would be lost, and whose cause it is. This page "
-        "is made by calling it.",
+        "An end is unplanned when no person requested it: a host is offline, a spot machine is outbid, or credit is "
+        "used up. One rule says what happens then. It weighs what waiting costs, what would be lost, and the cause. "
+        "The tables on this page are made by calling that rule.",
         "## While waiting is cheap",
-        f"Waiting is cheap while its cost until the approved end is at most `grace_usd`. Without that setting it is "
-        f"{int(SHARE * 100)}% of the approved total and at least {usd(LEAST_USD)}, and never more than the approval "
-        "still covers. Each cloud bills a machine in its own way meanwhile: nothing, its disk, or the full rate.",
+        f"Waiting is cheap while its cost until the approved end is at most `grace_usd`. Without that setting, the "
+        f"limit is {int(SHARE * 100)}% of the approved total, and at least {usd(LEAST_USD)}. The limit is never more "
+        "than the approval still covers. Meanwhile a cloud bills nothing, the disk, or the full rate.",
         table(
-            ("whose cause", *(f"lost: {risk.label}" for risk in AtRisk)),
+            ("cause", *(f"would be lost: {risk.label}" for risk in AtRisk)),
             [(cause.label, *(_cell(cause, risk) for risk in AtRisk)) for cause in Cause],
         ),
-        "A replacement needs the approval's remaining amount and one of its replacements. Without them, the machine is "
-        "kept and people are asked. It is launched after `broken_grace_s`, or at once when somebody chooses it. Of "
-        "machines that share a queue nothing is lost: the others run its commands.",
+        "A replacement is launched only while the approval has an amount and a replacement left. Otherwise the machine "
+        "is kept, and people are asked. The replacement is launched after `broken_grace_s`, or at once when somebody "
+        "chooses it. When machines share a queue and one fails, nothing is lost: the others run its commands.",
         "## When waiting costs more",
-        f"Every machine is handled alike: {UnplannedEnd.END.label}, after `broken_grace_s` and a notification, as "
-        "without grace. The approved end stays the latest end in any case.",
+        "Whatever the cause is, GPU Shopper notifies people and ends the machine after `broken_grace_s`. In any case a "
+        "machine ends at its approved end at the latest.",
         "## What people choose",
-        "The owner, a fallback contact or an approver chooses, by a button, `gpu-shopper grace` or "
+        "The owner, a fallback contact or an approver chooses: by a button, `gpu-shopper grace` or "
         "`POST /sessions/{session}/grace`.",
         table(("button", "choice", "what happens to the machine"), _choices()),
         "## How a grace ends",
         table(("outcome", "meaning"), [(code(outcome), outcome.label) for outcome in GraceOutcome]),
         "## States",
-        "A machine in grace stays *live* in the ledger, and lists say what is wrong with it. A session may have one "
-        "beside its replacement: the replacement stands for the session, and each has a grant of its own. If the first "
-        "machine works again, it is stopped, so that only one of them works and both disks stay. If the replacement "
-        "fails, the session returns to the first machine.",
+        "A machine in grace stays *live* in the ledger, and lists say what is wrong with it. A session may have "
+        "a machine in grace and its replacement at once. Then the session shows the replacement, and each machine has "
+        "its own grant. If the first machine works again, GPU Shopper stops it. So only one of the two works, and both "
+        "disks stay. If the replacement fails, the session returns to the first machine.",
         "## Unresponsive and idle machines",
-        "An unresponsive agent alone ends nothing while the SSH port answers. A job that GPU Shopper started is work "
-        "until it exits, unless its request says `idle=30m`. A machine that starts up, copies files, waits or saves "
-        "is not idle.",
+        "While its SSH port answers, a machine doesn't end because its agent is unresponsive. A job that GPU Shopper "
+        "started is work until it exits, unless its request says `idle=30m`. A machine that starts up, copies files, "
+        "waits or saves is not idle.",
     )

@@ -1,4 +1,4 @@
-"""Read `idle=30m`: for how long a machine may idle before it ends, also one with a command."""
+"""Read `idle=30m`: how long a machine may be idle before it ends, even while its command runs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from bot.rules.grammar.bad_word import BadWord, show
 
-#: Check-ins come every minute, so less would be an accident. A day and more is no limit.
+#: Check-ins come every minute, so a shorter time would end machines by accident.
 LEAST_S: Final = 300
 MOST_S: Final = 86_400
 

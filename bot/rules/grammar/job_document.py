@@ -132,7 +132,7 @@ class JobDocument(_Strict):
         default=None, description="For how long the cloud must expect the offer to be there: 24h, 3d."
     )
     idle: Said | None = Field(
-        default=None, description="End it when it idles for so long, even while its command runs: 30m."
+        default=None, description="End the machine when it is idle for this long, even while its command runs: 30m."
     )
     offer: Text | None = Field(default=None, description="One offer of an inventory answer.", examples=["vast:123"])
     share: Annotated[list[Text], Field(max_length=10)] = Field(

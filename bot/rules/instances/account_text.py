@@ -32,12 +32,12 @@ _OWNERS: Final = {
 
 def incident(cloud: str, code: str, machines: int, rate_usd_h: Decimal, until: datetime | None, where: str) -> str:
     """Write the one message to operators: how many machines, what they cost, until when, and where to act."""
-    kept = f" They are kept until {until:%Y-%m-%d %H:%M} UTC." if until is not None else ""
+    kept = f" The machines stay until {until:%Y-%m-%d %H:%M} UTC." if until is not None else ""
     at = f" at {where}" if where else ""
     count = plural(machines, "machine")
     return (
-        f"{_WHY[code].format(cloud_title(cloud))} {count} there cost {rate(rate_usd_h)} meanwhile.{kept} "
-        f"{_DO[code]}{at}. Nothing is launched there until then, and the machines start again by themselves."
+        f"{_WHY[code].format(cloud_title(cloud))} Waiting there: {count} ({rate(rate_usd_h)}).{kept} "
+        f"{_DO[code]}{at}. Nothing is launched there until the account can be used. Then the machines start again."
     )
 
 
@@ -50,8 +50,8 @@ def paused(cloud: str, code: str) -> str:
     """Write what an owner reads whose machine stopped because of the account."""
     why, do = _OWNERS.get(code, _OWNERS[AuthFailed.code])
     return (
-        f"{cloud_title(cloud)} paused your machine because {why}. An operator has been asked to {do}. "
-        "The machine starts again by itself."
+        f"{cloud_title(cloud)} stopped your machine because {why}. The operators were asked to {do}. "
+        "Your machine starts again when the account can be used."
     )
 
 

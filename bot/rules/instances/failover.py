@@ -28,7 +28,7 @@ CLOUD_WIDE = frozenset(
 )
 #: A launch waits this long at most for a cloud's rate limit, before its create and after it; then it fails over.
 PATIENCE = timedelta(seconds=60)
-#: The pause after a rate limit whose end the cloud does not name, in seconds.
+#: The pause in seconds after a rate limit, where the cloud names no pause.
 PAUSE_S = 10.0
 
 

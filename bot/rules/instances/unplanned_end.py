@@ -1,7 +1,7 @@
-"""Decide about an end that nobody asked for: what waiting costs, what would be lost, and whose cause it is.
+"""Decide about an unplanned end: what waiting costs, what would be lost, and what caused it.
 
-This is the only place that decides whether a machine that stopped working, is silent, idle or outbid is kept. `docs/`
-has the table of its decisions, which is made by calling it.
+This is the only place that decides whether a machine that stopped working, is unresponsive, idle or outbid is kept.
+The table of its decisions in `docs/` is made by calling it.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from providers.capabilities import BillingRule
 from providers.contract import InstanceStatus
 from providers.errors import AuthFailed, InsufficientFunds, QuotaExceeded
 
-#: What grace may cost where the policy names no amount: a share of the approved total, and never less than this.
+#: What grace may cost where the policy names no amount: this share of the approved total, and at least this amount.
 SHARE: Final = Decimal("0.05")
 LEAST_USD: Final = Decimal(1)
-#: What a check of an account says → that machines there stop because of the account.
+#: Codes of a check of an account that stop its machines.
 ACCOUNT_CODES: Final = frozenset(kind.code for kind in (InsufficientFunds, AuthFailed, QuotaExceeded))
 
 
@@ -33,8 +33,8 @@ class UnplannedEnd(Vocabulary):
     """Name what happens to a machine that would end although nobody asked for it."""
 
     KEEP = "keep", "keep it in grace"
-    ASK = "ask", "keep it and ask"
-    REPLACE = "replace", "replace it beside itself"
+    ASK = "ask", "keep it in grace and ask"
+    REPLACE = "replace", "keep its disk and launch a replacement"
     END = "end", "end it"
 
 
@@ -69,7 +69,7 @@ def decide(plight: Plight) -> UnplannedEnd:
         return UnplannedEnd.END
     if plight.choice is GraceChoice.REPLACE and plight.can_replace:
         return UnplannedEnd.REPLACE
-    # An account is paid and the machine starts again; what GPU Shopper itself can't see may work.
+    # An account can be paid, and then the machine starts again. A machine that GPU Shopper can't see may work.
     if plight.cause in (Cause.ACCOUNT, Cause.OURS) or plight.choice is GraceChoice.WAIT:
         return UnplannedEnd.KEEP
     return UnplannedEnd.REPLACE if plight.restarts and plight.can_replace else UnplannedEnd.ASK
@@ -124,9 +124,9 @@ _CAUSES: Final[Mapping[EndReason, Cause]] = MappingProxyType(
 
 
 def cause_of(code: EndReason, account_problem: str = "") -> Cause:
-    """Return whose cause an end with this reason is; `account_problem` is the code of what is wrong there, or ""."""
+    """Return the cause of an end with this reason; `account_problem` is the code of what is wrong there, or ""."""
     cause = _CAUSES.get(code, Cause.HOST)
-    # Where credit is gone, a cloud stops machines: it may show that as an outbid or as a stop of its own.
+    # When credit is used up, a cloud stops machines. It may show them as outbid, or as stopped by itself.
     stops = code in (EndReason.STOPPED_THERE, EndReason.OUTBID, EndReason.BROKEN)
     return Cause.ACCOUNT if stops and account_problem in ACCOUNT_CODES else cause
 
@@ -140,7 +140,7 @@ class Contents:
     is_volume: bool = False
     has_checkpoints: bool = False
     is_saved: bool | None = None
-    #: It shares a queue: the others run its commands, and their results are stored.
+    #: The machine shares a queue: the other machines run its commands, and the results are stored.
     shares_queue: bool = False
 
 

@@ -165,7 +165,7 @@ def _amount(
     asked = limit or _ZERO
     if least > 2 * asked:
         said, total = f"{word}={usd(least)}", within[0].expected_usd
-        which = "The cheapest that fits" if proof else "One that fits"
+        which = "The cheapest offer that fits" if proof else "An offer that fits"
         sentence = f"{which} needs {said}: {_machine(within[0].offer)}, about {usd(total)}."
         return Relaxation(word, said, len(within), total, sentence, is_far=True)
     return _said(word, f"{word}={usd(least)}", len(within), within[0], f", {usd(least - asked)} more")

@@ -76,9 +76,9 @@ def limited(job: JobRequest, policy: Policy) -> JobRequest:
 
 
 def next_look(request_id: str, now: datetime, until: datetime) -> datetime:
-    """Return when to look at the market again: in a minute, spread by the request's id, never after `until`.
+    """Return when to check the market again: in a minute, spread by the request's id, never after `until`.
 
-    The spread differs from look to look, and is the same for every process.
+    The spread differs for each check, and is the same for every process.
     """
     part = zlib.crc32(f"{request_id}/{int(now.timestamp())}".encode()) / 2**32
     return min(now + timedelta(seconds=LOOK_S * (1 - JITTER * part)), until)

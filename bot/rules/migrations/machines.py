@@ -1,4 +1,4 @@
-"""Describe the two machines of a migration, and say what is known of them: whether the run can go on on either."""
+"""Describe the two machines of a migration, and say whether the run can continue on either of them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ledger.kernel.steps.migration_step import TARGET_MAY_RUN, MigrationStep
 
 _S = SessionState
 
-#: An agent that reported nothing for so long is silent: during a move it reports every few seconds.
+#: After this time without a report an agent counts as unresponsive: during a move it reports every few seconds.
 SILENT: Final = timedelta(seconds=8 * FAST_S)
 #: Ends of the source after which nothing is left to move: somebody ended it, or its job ended.
 MEANT_ENDS: Final = reasons(EndGroup.ORDERED) | WENT_WELL | WENT_WRONG
@@ -28,7 +28,7 @@ TRAINS: Final = frozenset({Work.RUNNING, Work.SAVING})
 class Machine:
     """Describe one of the two sessions: its state, why it ends, whether a cloud has its machine, and its agent.
 
-    `is_silent`: its agent has not reported for a while. `is_still`: its cloud lists it as stopped.
+    `is_silent`: its agent is unresponsive. `is_still`: its cloud lists it as stopped.
     """
 
     state: SessionState
@@ -56,7 +56,7 @@ class Machine:
 
     @property
     def trains(self) -> bool:
-        """Whether its job works on."""
+        """Whether its job still trains."""
         return self.state is _S.RUNNING and self.work in TRAINS
 
     def step(self, name: str) -> StartupStep | None:
@@ -75,20 +75,20 @@ class Machine:
 
 
 class SourceIs(Enum):
-    """Say whether the run can go on on its own machine."""
+    """Say whether the run can continue on its old machine."""
 
     #: It runs, and its agent reports.
     HERE = auto()
     #: A person ended or stopped it, or its job is over: nothing is left to move.
     OVER = auto()
-    #: Nobody knows yet: its agent is silent, it is ending for a reason that nobody meant, or it starts elsewhere.
+    #: Nobody knows yet: its agent is unresponsive, it ends and no person requested that, or it starts elsewhere.
     AWAY = auto()
-    #: It trains no more, and nobody meant that.
+    #: It no longer trains, and no person requested that.
     LOST = auto()
 
 
 def source_is(step: MigrationStep, source: Machine) -> SourceIs:
-    """Say what is known of the source. Once the target may run, its own end means the run's end no more."""
+    """Say what is known of the source. Once the target may run, the source's end is no longer the run's end."""
     may_run = step in TARGET_MAY_RUN
     if source.is_ending:
         if not may_run and source.end_code in MEANT_ENDS:

@@ -120,16 +120,16 @@ def nothing_cheaper(
 ) -> str:
     """Say that nothing is cheaper, and why; `session` is its short id. A part of the market is called a part."""
     if read.proof is None:
-        return f"Nothing that was read is cheaper for session {session}. {read.why} Try again."
+        return f"No offer that was read is cheaper for session {session}. {read.why} Try again."
     answer = f"Nothing is cheaper for session {session}."
     if not offers:
         return f"{answer} No offer with the same GPUs costs less than {rate(here_usd_h)}."
     compared = [comparison for _, comparison in offers if comparison is not None]
     if not compared:
-        return f"{answer} It would be over before it could move."
+        return f"{answer} The run would end before it could move."
     best = max(compared, key=lambda comparison: comparison.saves_usd)
     return (
-        f"{answer} For the {about_hours(best.left_h)} that are left, and with the move itself, the best offer would "
+        f"{answer} The run has {about_hours(best.left_h)} left. With the move itself, the best offer would "
         f"cost about {usd(-best.saves_usd)} more."
     )
 

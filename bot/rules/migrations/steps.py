@@ -2,7 +2,7 @@
 
 The order keeps four promises: a verified copy exists at every moment, two machines never train on one store, two
 machines are paid only as long as a step needs, and no failure ends the last machine of a run. Every step has a longest
-time, after which the migration fails. Its clock stops while nobody knows what became of the source.
+time, after which the migration fails. The clock of a step stops while nobody knows what became of the source.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _LATE: Final[Mapping[MigrationStep, str]] = {
 SKEW: Final = timedelta(minutes=1)
 _CLOSED: Final = frozenset({_R.REJECTED, _R.CANCELLED, _R.EXPIRED, _R.UNAVAILABLE})
 _PENDING: Final = frozenset({StepOutcome.WAITING, StepOutcome.RUNNING})
-#: What people read while nobody knows what became of the source.
+#: Notes for people while nobody knows what became of the source.
 _WAITS_SILENT: Final = "The old machine doesn't report, so the new one is kept."
 _WAITS_ENDING: Final = "The old machine is ending, so the new one is kept."
 _WAITS_ELSEWHERE: Final = "The old machine starts again elsewhere, so the new one is kept."
@@ -165,7 +165,7 @@ def _checked(facts: Facts) -> NextStep:
     if target is not None and target.is_ending:
         return NextStep(_M.ENDING, "The new machine ended before it was used.")
     if source.state is not _S.RUNNING and (target is None or facts.source_is is SourceIs.OVER):
-        return NextStep(_M.ENDING, "The run's own machine stopped running before the move began.")
+        return NextStep(_M.ENDING, "The old machine stopped running before the move began.")
     if target is not None and target.is_live:
         return NextStep(_M.PROVISIONED, "The new machine is approved and created.")
     return NextStep(None, "The new machine is not created yet.")
@@ -184,7 +184,7 @@ def _advanced(facts: Facts) -> NextStep:
     if facts.source.is_over:
         return NextStep(_M.DESTROYED, "The old machine is gone.")
     if facts.source.is_ending:
-        return NextStep(None, "It is being ended.")
+        return NextStep(None, "The old machine is ending.")
     if facts.target is None or facts.target.is_ending:
         return NextStep(_M.ENDING, "The new machine ended.")
     if not _goes_on_there(facts.target, facts) and facts.source_is is SourceIs.HERE:
@@ -225,9 +225,9 @@ def _problem(facts: Facts) -> NextStep | None:
 
 def _over(source: Machine) -> str:
     if source.is_ending:
-        return "The run's own machine was ended, so there is nothing left to move."
+        return "The old machine was ended, so nothing is left to move."
     if source.state is _S.STOPPED:
-        return "The run's own machine was stopped."
+        return "The old machine was stopped."
     return "The job ended before it was moved."
 
 
@@ -274,7 +274,7 @@ def _ready(facts: Facts) -> NextStep:
 def _verified(facts: Facts) -> NextStep:
     step = facts.target.step(CHECKPOINT_STEP) if facts.target is not None else None
     if step is None or step.state in _PENDING:
-        return NextStep(None, "It is still fetched.")
+        return NextStep(None, "The save is still being fetched.")
     fetched = "The save is on the new machine" if step.state is StepOutcome.DONE else "The job fetches its save itself"
     return NextStep(_M.PRESENT, f"{fetched}. The run may start there.")
 

@@ -249,7 +249,7 @@ class Watched:
     kept_running_until: datetime | None = None
     #: When the end of its job was recorded. A short job ends before its machine is ready, and counts from here on.
     job_ended_at: datetime | None = None
-    #: Whether a command that GPU Shopper started has not exited: that is work, however still its GPUs are.
+    #: Whether a command that GPU Shopper started has not exited: that is work, even while its GPUs rest.
     has_running_job: bool = False
     #: For how many seconds it may idle, as its requester wrote; None: as the policy says.
     idle_s: int | None = None
@@ -288,7 +288,7 @@ def _idle(
     idle_from = max(quiet_from, known_from)
     said = (
         f"{idle_said(policy, work, found.quiet_since)} since {idle_from:%H:%M} UTC. "
-        f"The limit for {'it' if watched.idle_s else work or 'its work'} is {hours(Decimal(most_s) / 3600)}."
+        f"The limit for {'this session' if watched.idle_s else work or 'its work'} is {hours(Decimal(most_s) / 3600)}."
         f"{_last_report(found)}"
     )
     return _cut(policy, EndReason.IDLE, idle_from, said)

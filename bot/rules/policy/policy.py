@@ -117,13 +117,13 @@ class Policy:
     )
     volume_grace_days: int = setting(
         7,
-        "A network volume that its approved amount no longer pays for is deleted after so many days with a notice on "
-        "each. Each approval of a volume covers them.",
+        "When the approved amount no longer pays for a network volume, people get a notice a day. After this many days "
+        "of notices the volume is deleted. Each approval of a volume covers these days.",
     )
     volume_growth: Decimal = setting(
         Decimal(2),
-        "An approval covers those days for a volume that grows to so many times its size, where its cloud sets no "
-        "limit. Beyond that approvers are asked.",
+        "Some clouds set no limit to the size of a volume. There, an approval covers these days for this many times "
+        "the approved size. When the volume grows beyond that, approvers are asked.",
     )
     fallback_contacts: tuple[str, ...] = setting(
         (),
@@ -173,11 +173,11 @@ class Policy:
     )
     grace_usd: Decimal | None = setting(
         None,
-        "The most that waiting may cost for a machine that stopped working while something on it would be lost. "
-        "None: 5% of the approved total, and at least $1. It is never more than the approval still covers.",
+        "The most that waiting may cost for a machine that stopped working, where something on it would be lost. "
+        "None: 5% of the approved total, and at least $1. The limit is never more than the approval still covers.",
     )
     runway_hours: Decimal = setting(
-        Decimal(12), "Operators are notified when a cloud's balance pays for less than this of what runs there."
+        Decimal(12), "Operators are notified when a cloud's balance pays what runs there for fewer hours than this."
     )
     end_when_unresponsive: bool = setting(
         True, "A session is ended when its machine's agent, having reported before, stops reporting."

@@ -24,7 +24,7 @@ class Timing:
         300.0, "Least time for these searches. A cloud whose listings lag more gets longer.", floor=300
     )
     quarantine_lags: float = setting(
-        10.0, "These searches last at least so many times as long as a cloud's listings lag.", floor=10
+        10.0, "These searches last at least this many times the lag of the cloud's listings.", floor=10
     )
     absence_count: int = setting(3, "Complete listings without the instance that prove its end.", floor=3)
     absence_apart_s: float = setting(10.0, "Least time between two of those listings.", floor=10)
@@ -33,7 +33,7 @@ class Timing:
         300.0, "Least time between two reads of a network volume that its cloud does not list.", floor=60
     )
     volume_absence_over_s: float = setting(
-        3600.0, "For so long every read must miss a network volume before it counts as gone.", floor=3600
+        3600.0, "A network volume counts as gone after every read has missed it for this long.", floor=3600
     )
     orphan_apart_s: float = setting(
         30.0, "Time between the two sightings after which an orphan is terminated.", floor=30
@@ -45,8 +45,8 @@ class Timing:
     )
     broken_grace_s: float = setting(
         600.0,
-        "A ready instance that fails, loses contact or is stopped by its cloud is ended if it is not back by then, "
-        "unless it is kept in grace.",
+        "A ready instance that fails, loses contact or is stopped by its cloud is ended if it does not work again "
+        "within this time, unless it is in grace.",
         floor=120,
     )
     create_patience: float = setting(

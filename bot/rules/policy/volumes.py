@@ -93,7 +93,7 @@ def notices_line(size_gb: int, usd_said: str, policy: Policy, *, grows: bool) ->
     if not grows:
         return f"the limit includes {usd_said} for {days} of notices before unpaid data are deleted"
     most = f"{int(size_gb * policy.volume_growth):,} GB"
-    return f"the limit includes {usd_said} for {days} of notices at up to {most}; growth beyond that is asked about"
+    return f"the limit includes {usd_said} for {days} of notices at up to {most}; more growth needs an approval"
 
 
 def bad_time(hours: Decimal) -> BoundsVerdict | None:

@@ -26,9 +26,9 @@ class VolumeEnd:
 
 
 def volume_end(written: datetime, paid: datetime, grace_at: datetime | None, days: int, now: datetime) -> VolumeEnd:
-    """Return the end of a volume that its amounts pay for until `paid` (at most `written`) at its rate of now.
+    """Return the end of a volume whose amounts pay until `paid` (at most `written`) at its present rate.
 
-    Its days of notices begin so that the amount pays for them, or now where it no longer does. Once begun they go on.
+    Its days of notices begin early enough for the amount to pay them, or else now. Once begun, they continue.
     """
     if paid >= written:
         return VolumeEnd(written)
@@ -40,7 +40,7 @@ def volume_end(written: datetime, paid: datetime, grace_at: datetime | None, day
 def notices(
     before_s: Collection[int], began_at: datetime, deadline: datetime, grace_at: datetime | None
 ) -> tuple[datetime, ...]:
-    """Return when people are notified of a deletion: as of every end, a day before, and on each day of notices.
+    """Return when people are notified of a deletion: as before every end, a day before, and on each day of notices.
 
     A volume that lives for less than two days is announced at half of its time.
     """

@@ -43,9 +43,9 @@ def cloud_title(name: str) -> str:
 
 
 def looking_at_rest(clouds: Iterable[str]) -> str:
-    """Say that the rest of these clouds is being read: `Looking at the rest of RunPod and Vast.`"""
+    """Say that more offers of these clouds are being read: `Still reading offers from RunPod and Vast.`"""
     names = sorted(map(cloud_title, clouds))
-    return f"Looking at the rest of {' and '.join(filter(None, (', '.join(names[:-1]), *names[-1:])))}."
+    return f"Still reading offers from {' and '.join(filter(None, (', '.join(names[:-1]), *names[-1:])))}."
 
 
 def usd(amount_usd: Decimal) -> str:

@@ -9,8 +9,8 @@ from bot.rules.values import job_text
 from bot.rules.values.phrases import rate
 from ledger.kernel.job import JobRequest
 
-#: How often the market is looked at for it, behind the sentence about what it waits for.
-LOOKS = " It looks every minute."
+#: How often the market is checked for a request that waits, after the sentence that says what it waits for.
+LOOKS = " GPU Shopper checks the offers every minute."
 
 
 def in_utc(at: datetime) -> str:

@@ -17,10 +17,10 @@ from ledger.queries.runs.graces import change_grace, replaced_of_session
 
 
 async def return_to_grace(tx: Tx, session: Session, sentence: str, now: datetime) -> bool:
-    """Let the machine in grace stand for its session again. False where the session has none beside a replacement.
+    """Make the machine in grace the session's machine again. False where the session has none beside a replacement.
 
-    The request stays approved: its machine still waits, and a replacement that failed is no reason to ask again. A
-    grant that nothing was launched with is void.
+    The request stays approved: its machine still waits, and a failed replacement needs no new approval. An unused
+    grant is void.
     """
     set_aside = await replaced_of_session(tx, session.id)
     if set_aside is None or session.state not in (SessionState.RUNNING, SessionState.STOPPED):

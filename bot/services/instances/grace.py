@@ -47,9 +47,9 @@ from providers.contract import InstanceStatus
 
 #: Seconds between two passes.
 LOOK_S: Final = 15.0
-#: A machine that came back sooner than this is only shown again; its people were not asked for long.
-TOLD_AFTER: Final = timedelta(minutes=10)
-#: An account's check that is older than this does not say why its machines stopped just now.
+#: After a shorter grace only the message about the machine changes; its owner gets no new one.
+NOTIFY_AFTER: Final = timedelta(minutes=10)
+#: The oldest check of an account that may say why its machines stopped.
 CHECKED_WITHIN_S: Final = 10.0
 IN_USE: Final = frozenset({InstanceState.LIVE, InstanceState.STOPPED})
 SILENT: Final = Trouble(EndReason.NO_HEARTBEAT, "Its agent stopped reporting, and its SSH port doesn't answer.")
@@ -57,7 +57,7 @@ SILENT: Final = Trouble(EndReason.NO_HEARTBEAT, "Its agent stopped reporting, an
 
 @dataclass(frozen=True, slots=True)
 class LossFacts:
-    """Hold what was asked outside of a transaction: what is wrong with the account, and whether its work is saved."""
+    """Facts that were read outside of a transaction: what is wrong with the account, and whether the work is saved."""
 
     account_code: str = ""
     is_saved: bool | None = None
@@ -113,15 +113,16 @@ async def enter(ctx: Context, tx: Tx, row: Instance, found: Trouble, facts: Loss
     if session.deadline is None or rules.decide(plight) is UnplannedEnd.END:
         return plight
     if await add_grace(tx, grace):
-        said = f"{found.sentence} It stays until {session.deadline:%Y-%m-%d %H:%M} UTC, for at most {usd(limit_usd)}."
+        until = f"{session.deadline:%Y-%m-%d %H:%M} UTC"
+        said = f"{found.sentence} The machine stays until {until}, for at most {usd(limit_usd)}."
         record(tx, now, SYSTEM, row.id, EventKind.INSTANCE_GRACE, reason=said)
     return None
 
 
 def note_not_kept(tx: Tx, row: Instance, plight: Plight, now: datetime) -> None:
-    """Record by what the rule decided that a machine ends, for the audit."""
+    """Record the facts by which the rule ended a machine, for the audit."""
     risk = "Nothing on it would be lost." if plight.at_risk is AtRisk.NOTHING else f"At risk: {plight.at_risk.label}."
-    said = f"Waiting would cost {usd(plight.waiting_usd)}, at most {usd(plight.limit_usd)} is allowed. {risk}"
+    said = f"Waiting would cost {usd(plight.waiting_usd)}. The limit is {usd(plight.limit_usd)}. {risk}"
     data = {
         "at_risk": str(plight.at_risk),
         "cause": str(plight.cause),
@@ -139,7 +140,7 @@ async def _limit(ctx: Context, tx: Tx, row: Instance, session: Session, now: dat
 
 
 def _together(usd_h: Decimal, row: Instance, session: Session) -> Decimal:
-    """Add what the other machines of its set cost, which wait with it; those that share a queue go on working."""
+    """Add the cost of the other machines of its set, which wait with it. Machines that share a queue keep working."""
     waits = session.nodes - 1 if not session.dealt_commands else 0
     return usd_h + row.price_usd_h * waits
 
@@ -264,7 +265,7 @@ async def _carry_out(
     ending = rules.decide(plight)
     if ending is UnplannedEnd.END:
         if not patience_over and grace.choice is not GraceChoice.GIVE_UP:
-            # It ends like every machine in trouble, unless it works again by then: `health` sees to that.
+            # `health` ends it like every machine in trouble, unless it works again by then.
             return await close(ctx, tx, grace, row, _outcome(plight), now)
         return await _end(ctx, tx, grace, row, plight, found, now)
     replaces = ending is UnplannedEnd.REPLACE and (patience_over or grace.choice is GraceChoice.REPLACE)
@@ -278,9 +279,9 @@ async def _carry_out(
 async def _end(
     ctx: Context, tx: Tx, grace: GraceRow, row: Instance, plight: Plight, found: Trouble, now: datetime
 ) -> bool:
-    """End a machine whose waiting has become too dear, or on which nothing is left to lose.
+    """End a machine whose waiting costs too much now, or on which nothing is left to lose.
 
-    Its people get as much notice as the rest of its grace pays for, and as any machine that stopped working has.
+    People get notice for as long as the rest of the grace pays, and at most for `broken_grace_s`.
     """
     affordable_s = ctx.timing.broken_grace_s
     if plight.at_risk is AtRisk.NOTHING or grace.choice is GraceChoice.GIVE_UP:
@@ -330,7 +331,7 @@ async def _recovered(ctx: Context, tx: Tx, grace: GraceRow, row: Instance, sessi
         for grant in await open_starts(tx, session.id):
             await move(tx, GrantRow, grant.id, GrantState.USED, now, SYSTEM)
     await close(ctx, tx, grace, row, GraceOutcome.RECOVERED, now)
-    if now - grace.since >= TOLD_AFTER:
+    if now - grace.since >= NOTIFY_AFTER:
         spent_usd = rules.cost_until(grace.spent_usd, grace.usd_h, grace.rated_at, now)
         text = f"Your session {session.short_id} at {row.cloud} works again. Waiting cost {usd(spent_usd)}."
         await direct_messages.notify_owner(tx, ctx.policy, now, session, subject=f"{grace.id}/works-again", text=text)
@@ -345,7 +346,7 @@ async def _stop_that_takes_too_long(
     if not grace.replaced or plight.spent_usd <= plight.limit_usd:
         return False
     note_not_kept(tx, row, plight, now)
-    said = f"{row.cloud} didn't stop it, and its replacement runs."
+    said = f"{row.cloud} didn't stop the machine, and its replacement runs."
     await end_announced(ctx, tx, row, EndReason.STOPPED_THERE, said, now)
     return await close(ctx, tx, grace, row, GraceOutcome.TOO_DEAR, now)
 
@@ -356,10 +357,10 @@ async def _set_aside(ctx: Context, tx: Tx, grace: GraceRow, row: Instance, sessi
     if rate != grace.usd_h:
         spent_usd = rules.cost_until(grace.spent_usd, grace.usd_h, grace.rated_at, now)
         await change_grace(tx, grace.id, usd_h=rate, rated_at=now, spent_usd=spent_usd)
-    said = "It works again while its replacement runs, so it is stopped and its disk stays."
+    said = "works again while its replacement runs. GPU Shopper stops it, and its disk stays."
     await amend(tx, Instance, row.id, wanted=str(PowerAction.STOP), wanted_at=now, due_at=now)
-    record(tx, now, SYSTEM, row.id, EventKind.INSTANCE_STOP, reason=said)
-    text = f"The first machine of your session {session.short_id} works again. {said}"
+    record(tx, now, SYSTEM, row.id, EventKind.INSTANCE_STOP, reason=f"The machine {said}")
+    text = f"The first machine of your session {session.short_id} {said}"
     await direct_messages.notify_owner(tx, ctx.policy, now, session, subject=f"{grace.id}/set-aside", text=text)
     return True
 
@@ -370,7 +371,8 @@ async def close(ctx: Context, tx: Tx, grace: GraceRow, row: Instance, outcome: G
     spent_usd = rules.cost_until(grace.spent_usd, grace.usd_h, grace.rated_at, ended_at)
     if not await change_grace(tx, grace.id, ended_at=ended_at, outcome=outcome, spent_usd=spent_usd):
         return False
-    record(tx, now, SYSTEM, row.id, EventKind.INSTANCE_GRACE_OVER, reason=f"{outcome.label} It cost {usd(spent_usd)}.")
+    said = f"{outcome.label} Waiting cost {usd(spent_usd)}."
+    record(tx, now, SYSTEM, row.id, EventKind.INSTANCE_GRACE_OVER, reason=said)
     await notify_interruption(tx, ctx.policy, row, now)
     await show_again(tx, await tx.get_one(Request, row.request_id), now)
     return True

@@ -41,8 +41,8 @@ RETURNED = (
     "It counted as lost, but its cloud lists it again. It runs until its approved end, unless an operator ends it."
 )
 OVERDUE = "It counted as lost, but its cloud lists it again after its approved end."
-BACK = "It counted as deleted, but its cloud lists it again. Its data stay until an operator decides."
-SECOND = "It has the label of another volume, and may hold data. It stays until an operator decides."
+BACK = "The volume counted as deleted, but its cloud lists it again. Its data stay until an operator decides."
+SECOND = "The volume has the label of another volume, and may hold data. It stays until an operator decides."
 ROWLESS = "It has our label but belongs to no session."
 
 TWIN = "It is monitored under another key of its account."

@@ -1,4 +1,4 @@
-"""Count a network volume as gone only when reads of its own missed it for an hour: data are not lost by a listing.
+"""Count a network volume as gone only after reads by its id missed it for an hour. A listing alone loses no data.
 
 Until then the volume is *not listed*: it stays in its session, is booked as before and can be extended. No new machine
 mounts it.
@@ -38,7 +38,7 @@ async def look(ctx: Context, provider: Provider, row: Instance, listing: Listing
         seen = await provider.get(row.ref)
     except ProviderError as error:
         log.warning("%s could not be read by its id: %s", row.id, error.code)
-        return False  # No answer is no miss.
+        return False  # A failed read doesn't count as a miss.
     if not isinstance(seen, NotSeen) and seen.status is not InstanceStatus.TERMINATED:
         return await _still_there(ctx, row)
     misses.append(Absence(seen.at if isinstance(seen, NotSeen) else listing.at, row.account))
@@ -56,7 +56,7 @@ async def look(ctx: Context, provider: Provider, row: Instance, listing: Listing
 
 
 def rule_of(ctx: Context, row: Instance) -> AbsenceRule:
-    """Return how long a volume must be missed: briefly only where its cloud took the order to delete it."""
+    """Return how long reads must miss a volume: a short time only after its cloud accepted the delete call."""
     is_deleted = row.state is InstanceState.TERMINATING and row.terminate_acked_at is not None
     return ctx.timing.absence_rule if is_deleted else ctx.timing.volume_absence_rule
 

@@ -1,4 +1,4 @@
-"""Keep the end of a network volume: its written end, or the end of its days of notices, never that of its amount.
+"""Store the end of a network volume: its written end, or the end of its days of notices. Its amount sets no end.
 
 A volume that something mounts is not deleted at its end; people are notified of what mounts it.
 """
@@ -19,12 +19,12 @@ from providers.errors import InUse, ProviderError
 
 
 def written_end(session: Session) -> datetime | None:
-    """Return the end that was approved for a volume; of one of an earlier release, the end that was stored."""
+    """Return the approved end of a volume. A volume of an earlier release has only its stored end."""
     return session.volume_ends_at or session.deadline
 
 
 async def set_end(ctx: Context, tx: Tx, session: Session, written: datetime, paid: datetime, now: datetime) -> None:
-    """Store the end of a volume that its amounts pay for until `paid`, and announce it where it moved."""
+    """Store the end of a volume whose amounts pay until `paid`, and announce the end if it moved."""
     end = volume_end(written, paid, session.volume_grace_at, ctx.policy.volume_grace_days, now)
     begins_anew = end.grace_at is None or session.volume_grace_at is None or end.grace_at > now
     given = 0 if begins_anew else session.volume_notices
@@ -37,7 +37,7 @@ async def set_end(ctx: Context, tx: Tx, session: Session, written: datetime, pai
 async def notify_in_use(ctx: Context, row: Instance, error: ProviderError) -> None:
     """Notify the owner and the operators once of what mounts a volume that is to be deleted.
 
-    The deletion is tried again. Every other error of a deletion is nothing that they can change.
+    The deletion is tried again. People can't change the cause of any other error.
     """
     if not isinstance(error, InUse):
         return

@@ -179,12 +179,12 @@ class Catalog:
     ) -> MarketAnswer:
         """Query every wanted cloud's offers for `job` concurrently; a slow or failing cloud affects only itself.
 
-        The answer says how complete it is: the rest of a cloud is waited for as long as `patience_s` allows, and goes
-        on being read after that. With a `policy` each cloud is asked for hosts whose driver can run the image that it
-        would get. With `to_buy` each account is checked meanwhile, and a cloud that fails the check has no offers. Each
-        offer is `observed`: it has the record of own sessions on its host. A `fresh` answer was read from now on, or
-        from the time `since` on. What need not be `whole` is one call to each cloud, and what the copies hold.
-        `patience_s` takes the place of the catalog's own for this question.
+        The answer says how complete it is. It waits for the rest of a cloud for at most `patience_s` seconds, or the
+        catalog's own. After that the rest is still read, for the next question. With a `policy` each cloud is asked for
+        hosts whose driver can run the image that it would get. With `to_buy` each account is checked meanwhile, and a
+        cloud that fails the check has no offers. Each `observed` offer has the record of own sessions on its host. A
+        `fresh` answer was read from now on, or from the time `since` on. Without `whole`, each cloud gets one call, and
+        the copies add what they hold.
         """
         named = [name for name in self._providers if self._is_wanted(name, job)]
         alone = {name: self._alone(name, job) for name in named}
@@ -322,7 +322,7 @@ class Catalog:
         return None if fresh is None else in_micros(fresh)
 
     def sold(self, offer: Offer) -> None:
-        """Query the cloud anew next time, because this offer was just bought; not while it must be spared."""
+        """Query the cloud again next time, because this offer was just bought; not while it is rate-limited."""
         self._reads.sold(offer)
 
     async def close(self) -> None:

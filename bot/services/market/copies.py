@@ -1,7 +1,7 @@
 """Keep a copy of the whole market of each cloud whose first answer is not all of it, so that nobody waits for the rest.
 
-The copy is read call by call, in turns that nobody waits for, and a share of the cloud's pace stays unused. A question
-asks its cloud itself for the first answer; what lies behind that comes from the copy.
+The copy is read call by call, with calls that no person waits for. A share of the cloud's rate limit stays unused. A
+question still asks the cloud for the first answer, and the copy adds the offers behind it.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from providers.completeness import AnswerPart
 from providers.contract import Copy, Offer, Provider
 from providers.errors import ProviderError, RateLimited
 
-#: A copy is used for so long: older ones say too little about what is for sale now.
+#: How long a copy is used. An older copy says too little about what is for sale now.
 USED_FOR_S: Final = 1_800.0
 #: A market is copied no more often than this, and never in more than this share of a cloud's sustained pace.
 EVERY_S: Final = 240.0
 SHARE: Final = 0.5
-#: After an error the next call waits for so long.
+#: The pause before the next call after an error.
 PAUSE_S: Final = 60.0
 #: The group of an adapter's calls that copies may use.
 SPARE: Final = "spare"
@@ -94,7 +94,7 @@ class MarketCopies:
     def rest(
         self, cloud: str, constraint: GpuConstraint, disk_gb: int, spot: bool | None, first: AnswerPart[Offer]
     ) -> tuple[tuple[Offer, ...], datetime] | None:
-        """Return what the copies hold behind a first answer, and when they were read; None where they can't serve."""
+        """Return the copied offers behind a first answer, and when they were read; None where no copy fits."""
         provider = self._providers[cloud]
         kinds = _kinds(provider) if spot is None else (spot,)
         copies = [self.of(cloud, spot=kind) for kind in kinds]
@@ -109,7 +109,7 @@ class MarketCopies:
         return tuple(map(self._price, found)), min(copy.at for copy in copies if copy is not None)
 
     def sold(self, offer: Offer) -> None:
-        """Forget what stands on the machine of an offer that was just bought."""
+        """Drop the copied offers on the host of an offer that was just bought."""
         for name, copy in self._copies.items():
             if name[0] == offer.cloud:
                 left = tuple(one for one in copy.copy.offers if not _shares(one, offer))
@@ -157,7 +157,7 @@ class MarketCopies:
             self._next_s[cloud] = self._began_s[cloud] + least_s
 
     def _put_off(self, cloud: str, error: ProviderError) -> None:
-        """Wait for the next turn, or longer after an error; what was read is read again only after an error."""
+        """Wait for the next turn, or longer after an error. Only an error drops what was read."""
         now_s = self._clock.monotonic()
         if isinstance(error, RateLimited) and error.retry_after_s is not None and error.retry_after_s <= PAUSE_S:
             self._next_s[cloud] = now_s + error.retry_after_s

@@ -96,9 +96,11 @@ class MarketCloud(Strict):
     source: Source = PriceSource.ACCOUNT
     listed_on: ListedOn = None
     completeness: HowComplete = UNKNOWN
-    reading: bool = Field(default=False, description="Whether the rest of it is being read; ask again soon.")
+    reading: bool = Field(
+        default=False, description="Whether more offers of this cloud are being read; ask again soon."
+    )
     copied_at: datetime | None = Field(
-        default=None, description="When the rest was read, where it comes from the copy of the market; else null."
+        default=None, description="When the other offers were read, if they are from the copy of the market; else null."
     )
 
 

@@ -1,4 +1,4 @@
-"""Read what each cloud sells: the first answer at once, then the rest, each question once for all who ask it."""
+"""Read the offers of each cloud: the first answer at once, then the rest. Equal questions share one read."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from providers.contract import Offer, Provider
 from providers.errors import ProviderError, QuotaExceeded, RateLimited, Unavailable
 
 FRESH_S: Final = 60.0
-#: For this long the last good answer of a rate-limited cloud is used instead of a new query.
+#: How long the last good answer of a rate-limited cloud is used instead of a new query.
 STRETCHED_S: Final = 300.0
-#: The rest of an answer is read for at most so long; a cloud that paces its calls may need minutes for all pages.
+#: The longest time for reading the rest of an answer. At a low rate limit, all pages may take minutes.
 REST_MAX_S: Final = 240.0
 
 log = logging.getLogger(__name__)
 
 
 class Question(NamedTuple):
-    """One question to one cloud; equal ones share their answer."""
+    """One question to one cloud. Equal questions share one answer."""
 
     cloud: str
     gpu: GpuConstraint
@@ -54,17 +54,17 @@ class _Known(NamedTuple):
     answered: CloudOffers
     at_s: float
     ended_s: float
-    #: There is more, which nobody wanted.
+    #: The cloud has more offers, and no caller wanted them.
     has_rest: bool = False
 
 
 @dataclass(slots=True)
 class _Read:
-    """A read under way: its first answer, and the task that continues to the end."""
+    """A read in progress: its first answer, and the task that reads the rest."""
 
     first: asyncio.Future[CloudOffers]
     at_s: float
-    #: Whether somebody wants all of it.
+    #: Whether a caller wants the whole answer.
     whole: bool
     task: asyncio.Task[None] = field(init=False)
 
@@ -92,14 +92,14 @@ class CloudReads:
         #: Rate-limited clouds, and until which monotonic second not to query them at all.
         self._slow: dict[str, float] = {}
         self._reads: dict[Question, _Read] = {}
-        #: Every task under way, also of a read that a fresh one has taken the place of.
+        #: Every task in progress, also of a read that a newer one has replaced.
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def first(self, asked: Question, *, since_s: float | None = None, whole: bool = True) -> CloudOffers:
         """Return the first answer to a question, or a whole one where it is known.
 
-        With `since_s` nothing counts that was read before that monotonic second, and no copy does; infinity asks anew.
-        What is not `whole` is read no further than the first answer, where no copy has the rest.
+        With `since_s`, no copy counts, nor an answer from before that monotonic second; infinity asks the cloud again.
+        Without `whole`, only the first answer is read, and the rest comes from a copy or not at all.
         """
         now_s, cloud = self._clock.monotonic(), asked.cloud
         known = self._known.get(asked)
@@ -107,7 +107,7 @@ class CloudReads:
         if known and now_s - known.ended_s < self._keep_s(cloud) and (since_s is None or known.at_s >= since_s):
             return known.answered
         if since_s is None and now_s < self._slow.get(cloud, now_s):
-            sentence = f"{cloud} asked to be left alone for now."
+            sentence = f"{cloud} accepts no more calls for now."
             return CloudOffers(_failed(cloud, self._clock.now(), sentence), ())
         result = await asyncio.shield(self._started(asked, since_s, whole=whole).first)
         # The cloud may have reported a rate limit just now: its last answer is better than none.
@@ -122,7 +122,7 @@ class CloudReads:
             await asyncio.wait(tasks, timeout=patience_s)
 
     def now(self, asked: Question, first: CloudOffers) -> CloudOffers:
-        """Return what is known of a question by now, which began with this first answer."""
+        """Return the best answer so far to a question whose first answer this was."""
         known = self._known.get(asked)
         better = first.answer.ok and known is not None and known.answered.answer.at >= first.answer.at
         return known.answered if better and known is not None else first
@@ -134,7 +134,7 @@ class CloudReads:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def sold(self, offer: Offer) -> None:
-        """Query the cloud anew next time, because this offer was just bought; not while it must be spared."""
+        """Query the cloud again next time, because this offer was just bought; not while it is rate-limited."""
         self.copies.sold(offer)
         if offer.cloud not in self._slow:
             self._known = {asked: known for asked, known in self._known.items() if asked.cloud != offer.cloud}
@@ -200,7 +200,7 @@ class CloudReads:
     async def _read_rest(
         self, asked: Question, answer: AnswerPart[Offer], found: tuple[Offer, ...], at: datetime, at_s: float
     ) -> None:
-        """Go on to the end, at the cloud's pace. Who is sent away for others that wait comes back."""
+        """Read the rest within the cloud's rate limit. When the cloud asks to wait, wait and try again."""
         cloud, constraint, disk_gb, spot = asked
         offers = {(one.key, one.spot): one for one in found}
         while answer.rest is not None:

@@ -89,7 +89,7 @@ def sentences(compared: ComparedWork) -> tuple[str, ...]:
     if rows:
         first = rows[0]
         gpus, cloud, total, _, each, *_ = cells(first)
-        lead = "Cheapest" if completeness_of(compared.answers).proof else "Of what was read"
+        lead = "Cheapest" if completeness_of(compared.answers).proof else "Cheapest of the offers that were read"
         found.append(f"{lead}: {gpus} at {cloud}, {total} for {written(first.tokens)} tokens, {each} a million.")
     else:
         partly = "No GPU that was read can run this."

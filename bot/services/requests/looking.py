@@ -1,4 +1,4 @@
-"""Hold a quote back while the rest of a cloud is being read, so that nobody approves a part of the market."""
+"""Delay a quote while offers are still being read, so that nobody approves from a part of the market."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from ledger.core import Claim, release
 from ledger.kernel.job import JobRequest
 from ledger.models import Request
 
-#: The pause between two looks at whether the rest was read.
+#: The pause between two checks whether all offers were read.
 LOOK_S: Final = 2.0
-#: After so long the quote is made of what was read; its card says what is missing.
+#: After this time the quote is made of the offers that were read. Its card says what is missing.
 LONGEST: Final = timedelta(minutes=5)
 
 
 def since(request: Request) -> datetime | None:
-    """Return since when the clouds are being read for a request; None where no quote of it was held back."""
+    """Return since when the clouds are being read for a request; None where its quote was not delayed."""
     looking = request.looking
     return datetime.fromisoformat(looking["since"]) if looking else None
 
 
 def is_needed(request: Request, job: JobRequest, market: MarketAnswer, now: datetime) -> bool:
-    """Whether the quote waits for the rest of a cloud. A request for one offer waits for that offer alone."""
+    """Whether the quote waits for more offers. A request for one offer waits for that offer only."""
     began = since(request)
     found = job.offer_id is not None and any(offer.id == job.offer_id for offer in market.offers)
     return bool(market.reading) and not found and (began is None or now - began < LONGEST)
@@ -37,7 +37,7 @@ def is_needed(request: Request, job: JobRequest, market: MarketAnswer, now: date
 async def look_on(
     ctx: Context, request: Request, held: Claim, market: MarketAnswer, ranked: Ranked, asked_at: datetime
 ) -> None:
-    """Give the request back until the next look, and say on its card which clouds are still being read."""
+    """Release the request until the next check. Its card says which clouds are still being read."""
     began = since(request) or asked_at
     looking: dict[str, Any] = {"clouds": [*market.reading], "since": began.isoformat(), "so_far": _so_far(ranked)}
     now = ctx.clock.now()
@@ -49,7 +49,7 @@ async def look_on(
 
 
 def _so_far(ranked: Ranked) -> str:
-    """Name the first offer of what was read, without a word on the others; empty without one."""
+    """Name the first offer that was read, without comparing it with others; empty without one."""
     if not ranked.options:
         return ""
     offer, costs = ranked.options[0].offer, ranked.options[0].estimate

@@ -37,7 +37,7 @@ from providers.errors import InsufficientFunds
 
 #: Seconds between two passes.
 LOOK_S: Final = 30.0
-#: A start that had no effect, because the GPU is taken, is ordered again after this time.
+#: A start that had no effect, because the GPU is taken, is repeated after this time.
 AGAIN: Final = timedelta(minutes=10)
 _Waiting = tuple[GraceRow, Instance, Session]
 
@@ -78,7 +78,7 @@ async def _one(ctx: Context, cloud: str, machines: Sequence[BilledInstance], wai
         async with ctx.db.write() as tx:
             return int(await page_in(ctx, tx, f"{subject}/account", text, now))
     if not checked.ok:
-        return 0  # Nobody knows; what a cloud does not answer ends no incident.
+        return 0  # A check without an answer ends no incident.
     done = await _over(ctx, cloud, f"{subject}/account", now)
     for grace, row, _ in waiting:
         done += await alone(ctx, row.id, "its start", _start_again(ctx, grace, row, now), 0)
@@ -111,7 +111,7 @@ async def _start_again(ctx: Context, grace: GraceRow, seen: Instance, now: datet
             return 0  # `overspend` asks for its new rate.
         await authorize_start(tx, row, session, approved, now)
         await amend(tx, Instance, row.id, wanted=str(PowerAction.START), wanted_at=now, due_at=now)
-        said = "Its account can be used again, so it starts again."
+        said = "The account at its cloud can be used again, so the machine starts again."
         record(tx, now, SYSTEM, row.id, EventKind.INSTANCE_START, reason=said)
     return 1
 

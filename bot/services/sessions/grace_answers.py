@@ -23,7 +23,7 @@ from ledger.queries.journal import done_before
 from ledger.queries.runs.graces import change_grace, graces_of_sessions
 
 _REFUSED = (
-    "That request has no session whose machine could wait.",
+    "That request has no session with a machine in grace.",
     "Only its owner, a fallback contact or an approver can decide about this machine.",
 )
 _DONE = {
@@ -32,8 +32,8 @@ _DONE = {
     GraceChoice.GIVE_UP: ReplyCode.TERMINATING,
 }
 NOT_COVERED = (
-    "The approval covers no replacement: none is left, its amount is used up, or no other offer fits. "
-    "The machine still waits. Ask for another one to replace it."
+    "The approval doesn't cover a replacement: no replacement or no amount is left, or no other offer fits. "
+    "The machine stays in grace. To replace it, request another machine."
 )
 
 
@@ -51,7 +51,7 @@ async def answer(ctx: Context, command: AnswerGrace) -> Reply:
         in_grace = (await graces_of_sessions(tx, [session.id])).get(session.id)
         seen = command.seen_since_s
         if in_grace is None or (seen is not None and seen != int(in_grace.since.timestamp())):
-            return refuse(ReplyCode.STALE, "No machine of this session waits any more, so nothing was changed.", data)
+            return refuse(ReplyCode.STALE, "This session has no machine in grace now. Nothing was changed.", data)
         row = await tx.get_one(Instance, in_grace.instance_id, populate_existing=True)
         if command.choice is GraceChoice.REPLACE:
             return await _replace(ctx, tx, in_grace, row, session, command, now)
@@ -84,7 +84,7 @@ async def _replace(
 ) -> Reply:
     data = {"session_id": session.id}
     if in_grace.replaced:
-        return refuse(ReplyCode.STALE, "Its replacement is launched already. The disk stays.", data)
+        return refuse(ReplyCode.STALE, "The replacement is launched already. The first machine's disk stays.", data)
     plight = await grace.plight_of(ctx, tx, in_grace, row, session, now)
     if not plight.can_replace or not await grace.replace(ctx, tx, in_grace, row, session, now):
         return refuse(ReplyCode.NO_REPLACEMENT, NOT_COVERED, data)
@@ -100,11 +100,12 @@ async def _give_up(
     actor = command.decider.actor
     said = f"Session {session.short_id} is ending."
     if in_grace.replaced:
-        said = f"The first machine of session {session.short_id} ends with its disk. The replacement continues."
+        first = f"The first machine of session {session.short_id} ends, and its disk is deleted."
+        said = f"{first} The replacement continues."
     reply = await _chosen(ctx, tx, in_grace, row, command, said, now)
     await grace.close(ctx, tx, in_grace, row, GraceOutcome.GIVEN_UP, now)
     if in_grace.replaced:
-        await end_instance(tx, row, EndReason.ASKED, f"{actor.ref} gave it up.", now, actor)
+        await end_instance(tx, row, EndReason.ASKED, f"{actor.ref} gave the machine up.", now, actor)
         return reply
-    await end_session(ctx, tx, session.id, EndReason.ASKED, f"{actor.ref} gave its machine up.", actor, now)
+    await end_session(ctx, tx, session.id, EndReason.ASKED, f"{actor.ref} gave the machine up.", actor, now)
     return reply

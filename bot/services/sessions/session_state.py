@@ -1,4 +1,4 @@
-"""Say how a session is and what an hour of it costs now, the same in every list.
+"""Return the state of a session in words and its present cost per hour, the same in every list.
 
 A machine that its cloud stopped, took back or lost is not *running*, and costs what its cloud bills meanwhile.
 """
@@ -54,8 +54,8 @@ def problem(row: Instance, grace: GraceRow | None) -> str:
 def now_usd_h(view: SessionView) -> Decimal | None:
     """Return what an hour of a session costs now; None without a machine.
 
-    Of a machine that is stopped it is the disk alone, of one that does not work what its cloud bills meanwhile. A
-    machine that is kept beside its replacement comes on top.
+    A stopped machine costs its disk. A machine that does not work costs what its cloud bills meanwhile. A machine in
+    grace beside its replacement is added.
     """
     row, grace = view.instance, view.grace
     if view.disk is not None and not (grace is not None and grace.replaced):
@@ -71,8 +71,8 @@ def now_usd_h(view: SessionView) -> Decimal | None:
 
 
 def grace_line(grace: GraceRow, now: datetime, until: str = "") -> str:
-    """Say what a grace costs and until when it lasts; `until` is that time as its reader's program writes it."""
+    """Say what a grace costs and until when it lasts. `until` is that time in the reader's format."""
     spent_usd = cost_until(grace.spent_usd, grace.usd_h, grace.rated_at, now)
     costs = f"Waiting costs {rate(grace.usd_h)}, {usd(spent_usd)} so far" if grace.usd_h else "Waiting costs nothing"
-    kept = "Its disk stays beside the replacement" if grace.replaced else "It stays"
+    kept = "The first machine's disk stays" if grace.replaced else "The machine stays"
     return f"{kept} until {until or f'{grace.until:%Y-%m-%d %H:%M} UTC'}. {costs}."

@@ -69,8 +69,8 @@ def why_it_ends(ctx: Context, session: Session, *, ahead: bool) -> tuple[EndReas
         tense = "end then" if ahead else "have ended"
         return EndReason.RESERVATION_OVER, f"The approved {say_hours(Decimal(session.hours))} {tense}."
     days = plural(ctx.policy.volume_grace_days, "day")
-    tense = f"It is deleted after {days} of notices." if ahead else f"Nobody approved it in {days} of notices."
-    return EndReason.BUDGET_CAP, f"Its approved amount doesn't pay for what is on it. {tense}"
+    tense = f"It is deleted after {days} of notices." if ahead else f"Nobody approved its cost in {days} of notices."
+    return EndReason.BUDGET_CAP, f"The approved amount doesn't pay for the volume. {tense}"
 
 
 async def _ask(ctx: Context, tx: Tx, session: Session, row: Instance, now: datetime) -> None:
@@ -90,7 +90,7 @@ async def _ask(ctx: Context, tx: Tx, session: Session, row: Instance, now: datet
     figure = money.worst(row.price_usd_h * needed_h)
     parent = await tx.get_one(Request, session.request_id)
     said = (
-        f"It grew beyond its approval and costs {rate(row.price_usd_h)}. {usd(figure)} more keeps it until "
+        f"The volume grew beyond its approval and costs {rate(row.price_usd_h)}. {usd(figure)} more keeps it until "
         f"{written:%Y-%m-%d %H:%M} UTC, with {plural(ctx.policy.volume_grace_days, 'day')} of notices. "
         f"Otherwise it is deleted {session.deadline:%Y-%m-%d %H:%M} UTC."
     )

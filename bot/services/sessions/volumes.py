@@ -50,9 +50,9 @@ def trouble(view: SessionView) -> str:
     """Say in a sentence what is wrong with a volume: not listed, or not paid for; "" where nothing is."""
     row, session = view.instance, view.session
     if row is not None and row.absent_at and session.state in ENDABLE_SESSION:
-        return f"{machines_of(row.cloud)} doesn't list it now. It stays yours, and is booked as before."
+        return f"{machines_of(row.cloud)} doesn't list this volume now. It stays yours, and you still pay for it."
     if session.volume_grace_at is not None and session.state in ENDABLE_SESSION:
-        return "Its approved amount doesn't pay for it until its end."
+        return "The approved amount doesn't pay for this volume until its end."
     return ""
 
 

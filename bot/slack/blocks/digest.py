@@ -73,7 +73,7 @@ def _attention(found: DigestDocument) -> Iterator[str]:
         yield f":bulb: *Reserved GPUs would be cheaper*: {_joined(each, len(found.reservations), ' ')}"
     if found.graces:
         each = (safe(one, 200) for one in found.graces)
-        yield f":hourglass: *Kept although they stopped working*: {_joined(each, len(found.graces), '; ')}"
+        yield f":hourglass: *In grace: they stopped working and stay*: {_joined(each, len(found.graces), '; ')}"
     if found.anomalies:
         each = (mentioned(safe(one, 120)) for one in found.anomalies)
         yield f":warning: *Unusual*: {_joined(each, len(found.anomalies), '; ')}"

@@ -1,4 +1,4 @@
-"""Name what decides about an end that nobody asked for: its cause, what would be lost, and what people chose."""
+"""Name what decides about an unplanned end: its cause, what would be lost, and what people chose."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ledger.kernel.vocabulary import Vocabulary
 
 
 class Cause(Vocabulary):
-    """Name whose cause it is that a machine stopped working, or would end."""
+    """Name the cause for which a machine stopped working, or would end."""
 
     ACCOUNT = "account", "the account: credit, key, quota or a ban"
     HOST = "host", "the host or its cloud"
@@ -41,6 +41,6 @@ class GraceOutcome(Vocabulary):
 
     RECOVERED = "recovered", "The machine works again."
     GIVEN_UP = "given_up", "Somebody gave the machine up."
-    TOO_DEAR = "too_dear", "Waiting would cost more than was approved for it."
+    TOO_DEAR = "too_dear", "Waiting would cost more than its limit."
     NOTHING_LEFT = "nothing_left", "Nothing is left to lose."
-    ENDED = "ended", "Its session or its machine ended."
+    ENDED = "ended", "The session or the machine ended."

@@ -50,7 +50,7 @@ def test_the_one_limit_that_is_in_the_way_is_named_with_the_least_step(
 def test_a_budget_says_how_much_more_is_needed_and_then_it_answers() -> None:
     market = [offer(), offer("dear", price_usd_h=Decimal(4))]
     (far,) = relax(market, job(budget_cap_usd=Decimal("0.05")), POLICY, CLOUDS, WHOLE)
-    assert (far.is_far, far.sentence.startswith(f"The cheapest that fits needs {far.instead}: ")) == (True, True)
+    assert (far.is_far, far.sentence.startswith(f"The cheapest offer that fits needs {far.instead}: ")) == (True, True)
     needed = Decimal(far.instead.removeprefix("max=$"))
     (found,) = relax(market, job(budget_cap_usd=needed - Decimal("0.10")), POLICY, CLOUDS, WHOLE)
     assert (found.instead, found.is_far) == (far.instead, False)

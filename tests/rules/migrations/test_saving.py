@@ -159,15 +159,15 @@ def test_nothing_is_cheaper_in_words() -> None:
     price = Decimal("0.5")
     part = Completeness.partial("vast did not answer.")
     assert nothing_cheaper("abc123", price, [], part) == (
-        "Nothing that was read is cheaper for session abc123. vast did not answer. Try again."
+        "No offer that was read is cheaper for session abc123. vast did not answer. Try again."
     )
     assert nothing_cheaper("abc123", price, [], COMPLETE) == (
         "Nothing is cheaper for session abc123. No offer with the same GPUs costs less than $0.500/h."
     )
     assert nothing_cheaper("abc123", price, [(price, None)], COMPLETE).endswith(
-        "It would be over before it could move."
+        "The run would end before it could move."
     )
     assert nothing_cheaper("abc123", price, [(price, costs), (price, None)], COMPLETE) == (
-        "Nothing is cheaper for session abc123. For the 5 h that are left, and with the move itself, "
+        "Nothing is cheaper for session abc123. The run has 5 h left. With the move itself, "
         "the best offer would cost about $1.50 more."
     )

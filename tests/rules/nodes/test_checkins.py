@@ -221,7 +221,7 @@ def test_a_job_and_a_start_up_are_work() -> None:
     assert early_end(POLICY, idle, watched(has_running_job=True), NOW) is None
     written = early_end(POLICY, idle, watched(has_running_job=True, idle_s=3600), NOW)
     assert written is not None
-    assert "The limit for it is 1 hour." in written.sentence
+    assert "The limit for this session is 1 hour." in written.sentence
     for work in (Work.QUEUED, Work.SAVING):
         assert early_end(POLICY, replace(idle, work=work), watched(), NOW) is None
     steps = [StartupStep("file-1", StepOutcome.DONE), StartupStep("file-2", StepOutcome.RUNNING)]

@@ -77,7 +77,7 @@ async def test_a_job_ends_when_it_idles_for_as_long_as_its_requester_wrote(w: Wo
         await pass_time(w, 400)
         session = (await w.books()).sessions[0]
         assert session.early_end_code == "idle"
-        assert "The limit for it is 2 hours." in (session.early_end_reason or "")
+        assert "The limit for this session is 2 hours." in (session.early_end_reason or "")
 
 
 @pytest.mark.parametrize(

@@ -147,7 +147,7 @@ async def test_the_time_that_a_cloud_names_is_waited(w: World) -> None:
         w.use({"vast": slow})
         assert "too often" in said(await w.ctx.catalog.market(JOB, 50))["vast"]
         w.clock.advance(29)
-        assert said(await w.ctx.catalog.market(JOB, 50)) == {"vast": "vast asked to be left alone for now."}
+        assert said(await w.ctx.catalog.market(JOB, 50)) == {"vast": "vast accepts no more calls for now."}
         assert limited.calls == 1
         w.clock.advance(1)
         await w.ctx.catalog.market(JOB, 50)

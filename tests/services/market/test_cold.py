@@ -150,7 +150,7 @@ async def test_a_part_of_the_market_is_never_cheapest_nor_approved(w: World) -> 
     assert "vast" in view.request.looking["clouds"]
     assert not view.options
     card = text_of(request_message(view, w.ctx.policy))
-    looking = re.search("Looking at the rest of (RunPod and )?Vast\\.", card)
+    looking = re.search("Still reading offers from (RunPod and )?Vast\\.", card)
     assert looking is not None
     assert "So far: " in card
     assert "heapest" not in card
@@ -260,5 +260,5 @@ async def test_a_reading_that_never_ends_is_quoted_as_what_it_is(w: World) -> No
     view = await w.view(request_id)
     assert view.request.state is RequestState.PENDING
     card = text_of(request_message(view, w.ctx.policy))
-    assert "Looking at the rest of" in card
+    assert "Still reading offers from" in card
     assert "heapest" not in card

@@ -63,7 +63,7 @@ async def test_what_nobody_sells_is_unavailable_and_says_why(w: World) -> None:
     assert view.request.state is RequestState.UNAVAILABLE
     assert view.request.outcome.startswith("No offer fits now.")
     assert "above the highest price per hour" in view.request.outcome
-    opening = re.search(r"The cheapest that fits needs price=\$([0-9.]+): 1x RTX4090 at ", view.request.outcome)
+    opening = re.search(r"The cheapest offer that fits needs price=\$([0-9.]+): 1x RTX4090 at ", view.request.outcome)
     assert opening is not None, view.request.outcome
     assert (view.options, view.tokens) == ((), ())
     again = await quoted(w, gpu=GpuConstraint(("RTX4090",), 1, 1), max_price_usd_h=Decimal(opening[1]))

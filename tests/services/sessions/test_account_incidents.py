@@ -44,7 +44,7 @@ async def test_machines_start_again_by_themselves_when_the_account_is_paid(w: Wo
     (grace,) = (await w.books()).graces
     assert (grace.cause, grace.account_code, grace.at_risk) == ("account", "insufficient_funds", "disk")
     (page,) = await pages(w, "account")
-    assert "The team's credit at Vast is used up. 1 machine there cost" in page.body["text"]
+    assert "The team's credit at Vast is used up. Waiting there: 1 machine (" in page.body["text"]
     assert "Pay at https://cloud.vast.ai/billing/." in page.body["text"]
     # Launches there pause, and say why.
     other = str((await w.ask(candidates=("vast",))).data["request_id"])

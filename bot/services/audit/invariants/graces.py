@@ -35,7 +35,7 @@ UNSEEN = timedelta(minutes=10)
 
 
 def check(books: Books, now: datetime) -> list[Violation]:
-    """Check every end that nobody asked for, and every grace."""
+    """Check every unplanned end and every grace."""
     return [*_ends(books), *_costs(books, now), *_one_each(books)]
 
 

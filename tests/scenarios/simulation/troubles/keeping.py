@@ -104,7 +104,7 @@ def _stretch(seen: Seen, facts: Facts, stretch: Stretch, true: Mapping[tuple[str
     waited_usd = _billed_usd(seen, stretch, until)
     grace_usd = facts.grace_usd(session)
     if waited_usd > grace_usd * (1 + NEAR):
-        yield f"no grace costs more than was set: {at} cost ${waited_usd:.2f} of ${grace_usd:.2f} while it waited"
+        yield f"no grace costs more than its limit: {at} cost ${waited_usd:.2f} of ${grace_usd:.2f} while it waited"
     was_ready = row.reachable_at is not None and row.reachable_at <= stretch.since
     ended_at = row.terminate_asked_at
     if not was_ready or row.outcome_code not in OWN or ended_at is None:
@@ -168,7 +168,7 @@ def _refusals(truth: Truth, books: Books, facts: Facts) -> Iterator[str]:
             soon = call.at < event.at < call.at + timedelta(seconds=wait_s)
             if is_about and moved and soon and event.actor.startswith("system"):
                 yield (
-                    f"a refusal for calling too often is no answer: {row.id} was refused at {call.at:%H:%M:%S}, and "
+                    f"a refusal for too many calls is waited out: {row.id} was refused at {call.at:%H:%M:%S}, and "
                     f"{event.subject} became {event.after} at {event.at:%H:%M:%S}: {event.reason}"
                 )
 

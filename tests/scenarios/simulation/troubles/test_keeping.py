@@ -100,7 +100,7 @@ async def test_a_wait_that_costs_more_than_the_grace_is_named(w: World) -> None:
     here.befalls(Kind.CREDIT, "lambda", machine.ref, "unhealthy", "healthy")
     assert await here.judged() == ""
     w.clock.advance(40 * 3600)
-    assert "no grace costs more than was set" in await here.judged()
+    assert "no grace costs more than its limit" in await here.judged()
 
 
 async def test_a_volume_that_is_gone_by_bookkeeping_is_named(w: World) -> None:
@@ -132,7 +132,7 @@ async def test_a_refused_create_whose_approval_is_dropped_at_once_is_named(w: Wo
     event = next(each for each in books.events if each.subject == session.id)
     event.after, event.at, event.actor = "failed", call.at + timedelta(seconds=2), "system:ticker"
     seen = Seen(here.truth, here.troubles, w.clock.now())
-    assert "a refusal for calling too often is no answer" in "\n".join(broken(seen, books))
+    assert "a refusal for too many calls is waited out" in "\n".join(broken(seen, books))
     assert request_id
 
 

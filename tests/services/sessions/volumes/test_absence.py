@@ -77,7 +77,7 @@ async def test_one_that_no_read_shows_mounts_nowhere_and_can_be_extended(w: Worl
     refused = await ask(w)
     assert (refused.code, "runpod does not list it now" in refused.sentence) == (ReplyCode.NO_VOLUME, True)
     (mine,) = await volumes.mine(w.ctx, ALICE)
-    assert volumes.trouble(mine) == "runpod doesn't list it now. It stays yours, and is booked as before."
+    assert volumes.trouble(mine) == "runpod doesn't list this volume now. It stays yours, and you still pay for it."
     late = str(asked.data["request_id"])
     assert (await w.decide(late)).ok
     await w.settle()

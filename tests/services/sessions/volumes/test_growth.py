@@ -112,7 +112,7 @@ async def test_while_nobody_pays_for_it_no_machine_mounts_it_and_its_owner_reads
     refused = await mount(w, gpu=GpuConstraint(("A10",)))
     assert (refused.code, "outgrew its approved amount" in refused.sentence) == (ReplyCode.NO_VOLUME, True)
     (view,) = await volumes.mine(w.ctx, ALICE)
-    assert volumes.trouble(view) == "Its approved amount doesn't pay for it until its end."
+    assert volumes.trouble(view) == "The approved amount doesn't pay for this volume until its end."
 
 
 async def test_an_extension_moves_its_written_end(w: World) -> None:
