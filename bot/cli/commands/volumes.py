@@ -68,10 +68,10 @@ def list_(columns: Columns = "", as_json: Json = False) -> None:
             rate(one.price_usd_h),
             usd(one.cost_usd),
             time_cell(one.deadline),
-            one.trouble,
             one.owner_name or name_of(one.owner),
             one.path,
             short_id(one.request_id),
+            one.trouble,
         )
         for one in map(VolumeOut.model_validate, found)
     )
