@@ -164,11 +164,12 @@ async def staged(
     socket: bool = False,
     policy: Policy | None = None,
     volumes: bool = False,
+    sandbox: SandboxTiming | None = None,
     **changes: Any,
 ) -> AsyncIterator[Stage]:
     """Build a stage on `db`. Bob and Carol are approvers; `changes` go into the door's settings."""
     policy = policy or Policy(approvers=APPROVERS)
-    async with world(db, clock, policy=policy, sandbox=SandboxTiming.quick(), volumes=volumes) as w:
+    async with world(db, clock, policy=policy, sandbox=sandbox or SandboxTiming.quick(), volumes=volumes) as w:
         space = Workspace(
             clock,
             signing_secret=SECRET,
