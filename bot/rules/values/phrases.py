@@ -44,8 +44,13 @@ def cloud_title(name: str) -> str:
 
 def looking_at_rest(clouds: Iterable[str]) -> str:
     """Say that the rest of these clouds is being read: `Looking at the rest of RunPod and Vast.`"""
-    names = sorted(map(cloud_title, clouds))
-    return f"Looking at the rest of {' and '.join(filter(None, (', '.join(names[:-1]), *names[-1:])))}."
+    return f"Looking at the rest of {listed(sorted(map(cloud_title, clouds)))}."
+
+
+def listed(names: Iterable[str], word: str = "and") -> str:
+    """Join names as a sentence lists them: `RunPod, Vast and Lambda`."""
+    every = list(names)
+    return f" {word} ".join(filter(None, (", ".join(every[:-1]), *every[-1:])))
 
 
 def usd(amount_usd: Decimal) -> str:
