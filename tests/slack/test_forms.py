@@ -20,7 +20,9 @@ from bot.slack import forms, modals
 from ledger.kernel.job import JobRequest, SpotPolicy
 
 POLICY = Policy()
-SPEND = modals.ConfirmedSpend("vast:123", Decimal("120.50"), Decimal(180), Decimal("12.05"), Decimal(10), Decimal("120.50"))
+SPEND = modals.ConfirmedSpend(
+    "vast:123", Decimal("120.50"), Decimal(180), Decimal("12.05"), Decimal(10), Decimal("120.50")
+)
 FULL = {
     "gpu": "RTX4090",
     "typed": "H100-SXM",

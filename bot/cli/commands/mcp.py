@@ -124,8 +124,9 @@ def _wrong_arguments(tool: Tool, arguments: Mapping[str, Any]) -> str:
         tool.fn_metadata.arg_model.model_validate(arguments)
     except ValidationError as error:
         first = error.errors()[0]
-        field, said = ".".join(map(str, first["loc"][:1])), predicate(first)
-        return f"{field} {said}." if said else own_sentence(first)
+        field, said = ".".join(map(str, first["loc"][:1])), predicate(first).partition(";")[0]
+        means = tool.parameters["properties"].get(field, {}).get("description", "")
+        return f"{field} {said}. {means}".strip() if said else own_sentence(first)
     return ""
 
 
