@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
 from bot.rules.approvals.approvers import ANYBODY, linked, with_steps
-from bot.rules.approvals.authority import NOTHING, Authority
+from bot.rules.approvals.authority import NOTHING, ApprovalPlan, Authority, EarlierAuthority, plan
 from bot.rules.policy import tiers
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.tiers import ApproverGroup, Weighed
@@ -82,6 +83,24 @@ async def fresh(
         return ANYBODY
     behind = await people_behind(tx, {asker})
     return _fixed(policy, job, offers, behind.get(asker, asker), earlier)
+
+
+async def planned(
+    tx: Tx,
+    policy: Policy,
+    parent: Request,
+    job: JobRequest,
+    more: Authority,
+    offer: Mapping[str, Any],
+    earlier: EarlierAuthority,
+    *,
+    is_figure: bool = False,
+) -> tuple[ApprovalPlan, ApproverGroup]:
+    """Plan the approval of a new request about the session of `parent`, by people, and return its group too."""
+    spend, before = earlier.spend(more, is_figure=is_figure), earlier.before(is_figure=is_figure)
+    mandate = await fresh(tx, policy, parent.requester, job, [(spend.worst_usd, offer)], before)
+    by_people = replace(policy, auto_approve_below_usd=None)
+    return plan(by_people, spend, before, RequestState.APPROVED, mandate), mandate
 
 
 async def fresh_of_each(

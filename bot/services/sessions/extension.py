@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 from bot.rules.approvals.approvers import Deed
-from bot.rules.approvals.authority import Authority, plan
+from bot.rules.approvals.authority import Authority
 from bot.rules.policy import job_bounds, volumes
 from bot.rules.policy.job_bounds import BoundsVerdict
 from bot.rules.policy.policy import Policy
@@ -176,8 +176,8 @@ async def _already(tx: Tx, session: Session, row: Instance, now: datetime) -> De
 async def _ask(ctx: Context, tx: Tx, session: Session, row: Instance, command: Extend, now: datetime) -> Reply:
     already, reason = await _already(tx, session, row, now), command.reason.strip()
     parent = await tx.get_one(Request, session.request_id)
-    earlier = (await authority.earlier(tx, parent, now)).whole
-    already_in_all = already + earlier.hours
+    earlier = await authority.earlier(tx, parent, now)
+    already_in_all = already + earlier.whole.hours
     above = "" if parent.job.makes_volume else extension.override_sentence(already_in_all, command.hours, ctx.policy)
     if above and not reason:
         again = cli_command(f"extend {session.short_id} {command.hours.normalize():f}h WHY")
@@ -198,11 +198,9 @@ async def _ask(ctx: Context, tx: Tx, session: Session, row: Instance, command: E
     every = [row] if row.node_rank is None else await instances_of_session(tx, session.id)
     price_usd_h = sum(((hold.disk_rate(one) if stopped else one.price_usd_h) for one in every), Decimal(0))
     costs = extension.estimate(price_usd_h, command.hours, ctx.policy)
-    by_people = replace(ctx.policy, auto_approve_below_usd=None)
-    mandate = await approvers.fresh(tx, ctx.policy, parent.requester, job, [(costs.worst_usd, row.offer)], earlier)
     total = already_in_all + command.hours
     spend = Authority(costs.worst_usd, costs.expected_usd, already + command.hours)
-    needed = plan(by_people, spend, earlier, RequestState.APPROVED, mandate)
+    needed, mandate = await approvers.planned(tx, ctx.policy, parent, job, spend, row.offer, earlier)
     # After the end there is nothing left to extend, so the request expires then.
     end = row.checkpoint_until if row.checkpoint_step in WAITS else session.deadline
     expires_at = min(now + timedelta(seconds=ctx.policy.request_ttl_s), max(end or now, now))

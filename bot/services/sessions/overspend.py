@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from bot.rules.approvals.authority import Authority, plan
+from bot.rules.approvals.authority import Authority
 from bot.rules.instances.power import PowerAction
 from bot.rules.market.estimate import Component, Estimate
 from bot.rules.nodes.checkins import progress
@@ -245,14 +245,11 @@ async def _ask(
 ) -> None:
     session = await tx.get_one(Session, one.session_id, populate_existing=True)
     parent = await tx.get_one(Request, one.request_id)
-    row = one.row
-    figure = money.cents_even(overspend.projected(forecast, now))
-    by_people = replace(ctx.policy, auto_approve_below_usd=None)
-    earlier = await authority.earlier(tx, parent, now)
-    spend = earlier.spend(Authority(figure, figure, Decimal(session.hours)), is_figure=True)
-    before, offers = earlier.before(is_figure=True), [(spend.worst_usd, row.offer)]
-    mandate = await approvers.fresh(tx, ctx.policy, parent.requester, parent.job, offers, before)
-    needed = plan(by_people, spend, before, RequestState.APPROVED, mandate)
+    row, figure = one.row, money.cents_even(overspend.projected(forecast, now))
+    earlier, spend = await authority.earlier(tx, parent, now), Authority(figure, figure, Decimal(session.hours))
+    needed, mandate = await approvers.planned(
+        tx, ctx.policy, parent, parent.job, spend, row.offer, earlier, is_figure=True
+    )
     can_pause = not power.cannot_pause(ctx, row)
     said = overspend.question(forecast, ctx.policy.overspend_answer_s // 60, can_pause=can_pause, now=now)
     if about_rate:

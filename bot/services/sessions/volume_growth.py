@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 
-from bot.rules.approvals.authority import Authority, plan
+from bot.rules.approvals.authority import Authority
 from bot.rules.market.estimate import Component, Estimate
 from bot.rules.sessions.volume_end import DAY, LEAST_NOTICE
 from bot.rules.values.command_text import cli_command
@@ -94,10 +94,8 @@ async def _ask(ctx: Context, tx: Tx, session: Session, row: Instance, now: datet
         f"{written:%Y-%m-%d %H:%M} UTC, with {plural(ctx.policy.volume_grace_days, 'day')} of notices. "
         f"Otherwise it is deleted {session.deadline:%Y-%m-%d %H:%M} UTC."
     )
-    policy = replace(ctx.policy, auto_approve_below_usd=None)
-    earlier = (await authority.earlier(tx, parent, now)).whole
-    mandate = await approvers.fresh(tx, ctx.policy, parent.requester, parent.job, [(figure, row.offer)], earlier)
-    needed = plan(policy, Authority(figure, figure), earlier, RequestState.APPROVED, mandate)
+    earlier, spend = await authority.earlier(tx, parent, now), Authority(figure, figure)
+    needed, mandate = await approvers.planned(tx, ctx.policy, parent, parent.job, spend, row.offer, earlier)
     end = max(session.deadline or now, now)
     asked = Request(
         id=new_id("req", now),

@@ -25,6 +25,7 @@ from bot.slack.blocks.approvals import (
     approved_hours,
     approver_names,
     machine_title,
+    missing_approvals,
     override_given,
     override_note,
     votes_of,
@@ -239,8 +240,7 @@ def _notes(view: RequestView, policy: Policy, facts: CardFacts, short: int) -> l
 def _needs(view: RequestView, policy: Policy, facts: CardFacts) -> list[str]:
     """Say who has approved, how many approvals are missing and from whom, and until when."""
     request, votes = view.request, votes_of(view)
-    names = free_approvers(view, policy, facts)
-    missing = missing_approvals(view)
+    names, missing = free_approvers(view, policy, facts), missing_approvals(view)
     more = " more" if votes else ""
     parts = [f":white_check_mark: {approver_names(votes)}"] if votes else []
     if names:
@@ -254,15 +254,10 @@ def _needs(view: RequestView, policy: Policy, facts: CardFacts) -> list[str]:
 
 def free_approvers(view: RequestView, policy: Policy, facts: CardFacts) -> str:
     """Mention the people who can still approve a request; empty for nobody."""
-    names, missing = mentioned_approvers(policy, facts.mandate, facts.not_them), missing_approvals(view)
+    names = mentioned_approvers(policy, facts.mandate, facts.not_them)
     voted = {ref for vote in votes_of(view) for ref in (vote.approver, vote.on_behalf_of) if ref}
     free = [name for name in names if not any(ref == name or ref.endswith(f"/{name}") for ref in voted)]
-    return alternatives(free, missing)
-
-
-def missing_approvals(view: RequestView) -> int:
-    """Return how many approvals a request still needs."""
-    return max(view.request.required_approvals - len(votes_of(view)), 1)
+    return alternatives(free, missing_approvals(view))
 
 
 def request_buttons(view: RequestView) -> list[Block]:

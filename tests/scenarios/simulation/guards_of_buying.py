@@ -222,7 +222,7 @@ _DECISIONS = (
         test=f"{AUTHORITY}::test_six_extensions_by_the_same_person_need_a_second_one",
     ),
     Guard(
-        "a run asked again from its checkpoint counts on",
+        "a run continued from its checkpoint counts on",
         Law.DECISION,
         (
             Edit(
