@@ -12,11 +12,13 @@ from fastapi.security import HTTPBearer
 
 from bot.api.market_cache import MarketCache
 from bot.api.problems import Problem, ProblemRaised
-from bot.rules.access.scopes import Scope
+from bot.rules.access.agents import AGENT_HEADER
+from bot.rules.access.scopes import FOR_PEOPLE, Scope
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.access.api_keys import Principal
 from bot.services.runtime.commands import Reply
 from bot.services.runtime.context import Context
+from ledger.kernel.actor import ActorKind
 
 #: For the documentation only: the middleware has read the key before any route is looked for.
 BEARER = HTTPBearer(auto_error=False, description="An API key: gpuk_…", bearerFormat="gpuk")
@@ -67,13 +69,26 @@ async def deps_of(request: Request) -> Dependencies:  # A plain function would r
 Deps = Annotated[Dependencies, Depends(deps_of)]
 
 
+#: The answer to an AI agent, whose key may have the scope.
+FOR_PEOPLE_ONLY = Reply(False, ReplyCode.SCOPE_MISSING, "An AI agent can't do this, whatever its key may do.")
+
+
+def principal_of(request: Request) -> Principal:
+    """Return the principal of a call: with the header of AI agents it has fewer rights than its key."""
+    who: Principal = request.scope["state"][PRINCIPAL]
+    is_agent = AGENT_HEADER in request.headers or who.actor.kind is ActorKind.AGENT
+    return who.as_agent() if is_agent else who
+
+
 def caller(scope: Scope) -> Any:
     """Return a dependency that yields the principal behind the key; it raises `ProblemRaised` without `scope`."""
 
     def allowed(request: Request) -> Principal:
-        who: Principal = request.scope["state"][PRINCIPAL]
+        who = principal_of(request)
         # An administrator's key may do everything but approve: each key needs that scope of its own.
         if scope not in who.scopes and (Scope.ADMIN not in who.scopes or scope is Scope.APPROVALS_WRITE):
+            if who.is_agent and scope in FOR_PEOPLE:
+                raise ProblemRaised(FOR_PEOPLE_ONLY)
             sentence = f"This key lacks the scope {scope}. Ask an operator for a key that has it."
             raise ProblemRaised(Reply(False, ReplyCode.SCOPE_MISSING, sentence))
         return who

@@ -251,6 +251,7 @@ def _spend(request: Request, reply: Reply, time_h: Decimal | None) -> modals.Con
         worst_usd=Decimal(reply.data["worst_usd"]),
         price_usd_h=Decimal(reply.data["price_usd_h"]),
         time_h=time_h or request.job.hours,
+        in_all_usd=Decimal(reply.data["in_all_usd"]),
         limit_usd=reply.data.get("limit_usd"),
         limit_by=str(reply.data.get("limit_by", "")),
         spent_usd=Decimal(reply.data["spent_usd"]),

@@ -181,8 +181,9 @@ def extend(meta: str, policy: Policy) -> View:
 
 @dataclass(frozen=True, slots=True)
 class ConfirmedSpend:
-    """What an approver confirms. Amounts are dollars for the whole run, `time_h` hours.
+    """What an approver confirms. Amounts are dollars for what is decided on, `time_h` hours.
 
+    `in_all_usd` is what the whole run is expected to cost with it, earlier approvals included: the amount to type.
     `limit_usd` is what an approver set for all attempts together, and `spent_usd` what earlier ones cost.
     """
 
@@ -191,6 +192,7 @@ class ConfirmedSpend:
     worst_usd: Decimal
     price_usd_h: Decimal
     time_h: Decimal
+    in_all_usd: Decimal
     limit_usd: Decimal | None = None
     limit_by: str = ""
     spent_usd: Decimal = Decimal(0)
@@ -204,6 +206,8 @@ def amount(token: str, spend: ConfirmedSpend, problem: str = "") -> View:
         f"*Time* {hours(spend.time_h)} {at_rate(spend.price_usd_h)}",
         f"*Offer* {code(spend.offer_id)}",
     ]
+    if spend.in_all_usd > spend.expected_usd:
+        facts.insert(1, f"*Expected in all* {dollars(spend.in_all_usd)}, with what was approved before")
     hint = f"Empty: never more than {usd(spend.worst_usd)}."
     if spend.spent_usd > 0:
         facts.append(f"*Earlier attempts* {dollars(spend.spent_usd)}")
@@ -214,7 +218,7 @@ def amount(token: str, spend: ConfirmedSpend, problem: str = "") -> View:
     blocks: list[Block] = [section(f":warning: {safe(problem, 500)}")] if problem else []
     blocks += [
         section("\n".join(facts)),
-        _input("amount", f"Type {usd(spend.expected_usd)} to confirm", _text("123.45")),
+        _input("amount", f"Type {usd(spend.in_all_usd)} to confirm", _text("123.45")),
         _input("cap", "Limit for the total", _text(usd(spend.worst_usd)), optional=True, hint=hint),
         context("The approval is recorded under your name."),
     ]

@@ -47,7 +47,7 @@ async def open_offers(handler: HandlerContext, job: HandlerJob, facts: DeciderFa
     if reply.code in _MAY_READ:
         await _open_to_read(handler, job, view, spent_usd)
         return
-    to_type = usd(Decimal(reply.data["expected_usd"])) if picked and reply.code == ReplyCode.AMOUNT_NEEDED else ""
+    to_type = usd(Decimal(reply.data["in_all_usd"])) if picked and reply.code == ReplyCode.AMOUNT_NEEDED else ""
     dialog = modals.offers(token if not in_dialog else received.meta, choices(view, spent_usd), picked, to_type)
     if in_dialog:
         await handler.change(received.view_id, dialog)

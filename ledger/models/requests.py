@@ -6,7 +6,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import CheckConstraint, ForeignKey, Index, Integer, UniqueConstraint, text
+from sqlalchemy import Boolean, CheckConstraint, ForeignKey, Index, Integer, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from ledger.kernel.columns import EnumText, JobJson, Json, MicroUsd, SafeString, SafeText, UtcDateTime
@@ -48,8 +48,13 @@ class Request(Claimable, Base):
     failed_machines: Mapped[list[str]] = mapped_column(Json, default=list)
     #: While clouds are still being read: which, since when, and what was found so far. It can't be approved until then.
     looking: Mapped[dict[str, Any] | None] = mapped_column(Json)
+    #: The first request of the run that this one continues: by a move, or from its checkpoint. None: it begins a run.
+    run_id: Mapped[str | None] = mapped_column(SafeString(24))
+    #: An AI agent asked with a person's rights. None in rows of older releases.
+    by_agent: Mapped[bool | None] = mapped_column(Boolean)
 
     __table_args__ = (
+        Index("ix_requests_run_id", "run_id"),
         Index("ix_requests_state_created_at", "state", "created_at"),
         Index("ix_requests_parent_id_created_at", "parent_id", "created_at"),
     )
@@ -90,6 +95,8 @@ class Option(Base):
     why: Mapped[str] = mapped_column(SafeText, default="")
     offer: Mapped[dict[str, Any]] = mapped_column(Json)
     estimate: Mapped[dict[str, Any]] = mapped_column(Json)
+    #: How many approvals it needed when it was shown; None in rows of older releases.
+    required_approvals: Mapped[int | None] = mapped_column(Integer)
 
     @property
     def offer_id(self) -> str:
@@ -136,6 +143,8 @@ class Approval(Base):
     at: Mapped[datetime] = mapped_column(UtcDateTime)
     #: The approval in advance that this one was made of.
     source_approval_id: Mapped[str | None] = mapped_column(SafeString(24))
+    #: Above how many dollars for the whole run the policy asked for two people at that moment; None: never.
+    two_above_usd: Mapped[Decimal | None] = mapped_column(MicroUsd)
 
     __table_args__ = (
         UniqueConstraint("request_id", "quote_version", "approver"),

@@ -155,6 +155,13 @@ async def opened_at(tx: AsyncSession, requests: Sequence[Request]) -> dict[str, 
     return {**{one.id: one.created_at for one in requests}, **dict(rows.all())}
 
 
+async def approvals_of(tx: AsyncSession, request: Request) -> Sequence[Approval]:
+    """Return who approved the current offers of a request, in the order of their decisions."""
+    mine = (Approval.request_id == request.id, Approval.quote_version == request.quote_version)
+    query = select(Approval).where(*mine, Approval.decision == "approve").order_by(Approval.at, Approval.id)
+    return (await tx.scalars(query)).all()
+
+
 async def parents_of(tx: AsyncSession, requests: Sequence[Request]) -> dict[str, Request]:
     """Return the parent requests of these requests, by their ids."""
     ids = sorted({one.parent_id for one in requests if one.parent_id})

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
 from typing import Any
 
 import httpx
@@ -12,9 +14,9 @@ from bot.api.dependencies import SCOPE_FIELD, ApiSettings
 from bot.services.access import api_keys
 from bot.services.nodes import enrollment
 from ledger.engine.db import Database
-from ledger.kernel.states import InstanceState
+from ledger.kernel.states import InstanceState, RequestState
 from ledger.models import Node
-from tests.api.door import ADA, DOCUMENT, Door, opened
+from tests.api.door import ADA, DOCUMENT, JOB, Door, opened
 from tests.support.agents import agent, listening
 from tests.support.clock import SteppedClock
 from tests.support.world import BOB, checked_world
@@ -90,6 +92,12 @@ HARMLESS = {
 }
 OWNER, OTHER, APPROVER, PERSON, ADMIN = "atlas", "hermes", "operator:ben", "operator:eve", "admin"
 NODE, FORGED, REVOKED, ANONYMOUS = "node of another session", "forged node", "revoked", "anonymous"
+#: AI agents that use the keys of others: a header of each call says so, in whatever spelling.
+AGENTS = {
+    "agent of atlas": (OWNER, {"X-GPU-Shopper-Agent": "1"}),
+    "agent of operator:ben": (APPROVER, {"x-gpu-shopper-agent": "0"}),
+    "agent of admin": (ADMIN, {"X-GPU-SHOPPER-AGENT": ""}),
+}
 #: What no key has unless it is asked for, and an administrator's always.
 ADMINS = {"admin", "metrics:read", "ledger:write"}
 STRANGERS = {REVOKED, ANONYMOUS, FORGED}
@@ -107,12 +115,15 @@ class Stage:
     seq: int
     session: str
 
-    async def answer(self, token: str, method: str, path: str) -> httpx.Response:
+    async def answer(self, caller: str, method: str, path: str) -> httpx.Response:
         """What one caller is answered."""
+        holder, said = AGENTS.get(caller, (caller, {}))
+        token = self.tokens[holder]
         headers = {"Authorization": f"Bearer {token}"} if token else {}
+        headers |= said
         more: dict[str, Any] = {}
         if method == "POST":
-            headers["Idempotency-Key"] = f"{token[:20]}/{path}"
+            headers["Idempotency-Key"] = f"{caller[:9]}/{token[:20]}/{path}"
         if method in ("POST", "PUT"):
             more["json"] = BODIES.get(path.removeprefix(API), {})
         if path == CHECKIN:
@@ -161,15 +172,15 @@ async def test_every_route_for_every_caller(sqlite_db: Database, clock: SteppedC
         async with opened(w, settings) as door:
             stage = await staged(door)
             before = await _state(door)
-            for caller, token in stage.tokens.items():
+            for caller in (*stage.tokens, *AGENTS):
                 for method, path, scope in ROUTES:
                     right = expected(caller, method, path, scope)
                     if right is None:
                         continue
-                    answer = await stage.answer(token, method, path)
+                    answer = await stage.answer(caller, method, path)
                     found = _code(answer)
                     assert found in right, (caller, method, path, answer.status_code, found, right)
-                    if caller not in (OWNER, APPROVER, ADMIN) and answer.status_code < 300:
+                    if caller not in (OWNER, APPROVER, ADMIN, "agent of atlas") and answer.status_code < 300:
                         assert not [one for one in stage.secret if one in answer.text], (caller, method, path)
             assert await _state(door) == before
             async with w.ctx.db.read() as tx:
@@ -206,6 +217,8 @@ def expected(caller: str, method: str, path: str, scope: str) -> set[str] | None
         return {"200"}
     if caller in STRANGERS or caller == NODE:
         return {"unauthenticated"}
+    if caller in AGENTS:
+        return _of_agent(caller, method, path, scope)
     person = caller.startswith("operator:")
     if (scope == "approvals:write" and not person) or (scope in ADMINS and caller != ADMIN):
         return {"scope_missing"}
@@ -218,6 +231,14 @@ def expected(caller: str, method: str, path: str, scope: str) -> set[str] | None
     if path == f"{API}/orphans/{{orphan}}/adopt" and caller == PERSON:
         return {"not_an_approver"}
     return HARMLESS
+
+
+def _of_agent(caller: str, method: str, path: str, scope: str) -> set[str] | None:
+    """An agent has what its key has, without what only people have: no approvals, and nobody else's things."""
+    holder, _ = AGENTS[caller]
+    if holder == ADMIN or scope in {"approvals:write", *ADMINS}:
+        return {"scope_missing"}  # The administrator's key has no other scope.
+    return expected(PERSON if holder == APPROVER else holder, method, path, scope)
 
 
 def _of_webhook(caller: str, method: str, path: str) -> set[str] | None:
@@ -258,3 +279,42 @@ def _of_somebody(caller: str, method: str, path: str) -> set[str] | None:
         "not_in_advance",
         *({"not_yours"} if caller == ADMIN else ()),
     }
+
+
+async def test_an_agent_with_an_approvers_key_approves_nothing_in_any_spelling(
+    sqlite_db: Database, clock: SteppedClock
+) -> None:
+    async with checked_world(sqlite_db, clock) as w:
+        w.tune(
+            approvers=(BOB.id, APPROVER),
+            break_glass=(APPROVER,),
+            max_open_requests_per_user=20,
+            auto_approve_below_usd=Decimal(5),
+            auto_approve_daily_usd=Decimal(50),
+            auto_approve_until=date(2030, 1, 1),
+            auto_approve_signed_by="UBOSS",
+        )
+        async with opened(w) as door:
+            token = await door.key(APPROVER)
+            for said in ("1", "0", "false", "", " "):
+                header = {"x-gpu-SHOPPER-agent": said}
+                made = await door.call("POST", "/sessions", token, json=JOB, headers=header)
+                assert made.status_code == 202, made.text
+                request_id = made.json()["request_id"]
+                await w.settle()
+                view = await w.view(request_id)
+                assert (view.request.state, view.request.by_agent) == (RequestState.PENDING, True)
+                for act, body in (
+                    ("approve", {"offer_id": view.options[0].offer_id}),
+                    ("reject", {"reason": "no"}),
+                    ("break-glass", {"reason": "now"}),
+                ):
+                    path = f"/requests/{request_id}/{act}"
+                    refused = await door.call("POST", path, token, json=body, headers=header)
+                    assert (refused.status_code, _code(refused)) == (403, "scope_missing"), (act, refused.text)
+                    assert refused.json()["detail"] == "An AI agent can't do this, whatever its key may do."
+            # The same key without the header is the person's.
+            made = await door.call("POST", "/sessions", token, json=JOB)
+            await w.settle()
+            assert (await w.view(made.json()["request_id"])).request.state is RequestState.APPROVED
+            await w.settle()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import re
 import sys
+from datetime import date
+from decimal import Decimal
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,7 @@ from mcp_types import CallToolResult, TextContent
 
 from bot.api.app import build_api, routes
 from bot.api.dependencies import ApiSettings, Dependencies
-from bot.cli.access.api_client import ApiClient
+from bot.cli.access.api_client import ApiClient, agent_header
 from bot.cli.access.in_process_api import _AsOperator
 from bot.cli.commands.mcp import Tools, server
 from bot.rules.access.scopes import PLAIN, Scope
@@ -27,6 +29,7 @@ from ledger.engine.db import Database
 from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.ids import short_id
 from ledger.kernel.states import RequestState
+from tests.api.door import opened
 from tests.support.clock import SteppedClock
 from tests.support.serving import serving
 from tests.support.world import ALICE, BOB, World, checked_world
@@ -193,3 +196,55 @@ async def test_on_the_server_an_agent_has_the_rights_of_a_program(sqlite_db: Dat
     async with Client(here) as agent:
         assert await told(agent, "requests") == "There are no requests."
         assert (await told(agent, "request", request="zzzzzz")).startswith("Refused (unknown_id)")
+
+
+async def test_wrong_arguments_are_refused_in_sentences_and_nothing_is_asked(
+    sqlite_db: Database, clock: SteppedClock
+) -> None:
+    async with checked_world(sqlite_db, clock) as w:
+        app = routes({})
+        app.state.deps = Dependencies(w.ctx, ApiSettings("C0GPU"))
+        here = httpx.ASGITransport(app=_AsOperator(app, Principal("", ADA, ADA, frozenset(PLAIN))))
+        async with httpx.AsyncClient(transport=here, base_url="http://here") as http:
+            agent = server(ApiClient(http))
+            for tool, arguments, said in (
+                ("inventory", {"words": "8xH100"}, "inventory has no argument “words”. It takes gpu, count, min_vram,"),
+                ("requests", {"all": True}, "requests has no argument “all”. It takes no arguments."),
+                ("inventory", {"limit": 0}, "limit must be at least 1."),
+                ("inventory", {"count": "many"}, "count must be a whole number."),
+                ("ask", {"words": "1x4090 2h"}, "reason is missing."),
+                ("logs", {"session": "abcdef", "source": "syslog"}, "source must be "),
+                ("approve", {}, "There is no tool “approve”. The tools are inventory, plan,"),
+            ):
+                result = await agent.call_tool(tool, arguments)
+                assert isinstance(result, CallToolResult)
+                (content,) = result.content
+                assert isinstance(content, TextContent)
+                assert content.text.startswith(f"Refused (invalid): {said}"), content.text
+                assert "pydantic" not in content.text
+        assert (await w.books()).requests == ()
+
+
+async def test_a_persons_key_is_auto_approved_for_the_person_and_never_for_their_agent(
+    sqlite_db: Database, clock: SteppedClock
+) -> None:
+    async with checked_world(sqlite_db, clock) as w:
+        w.tune(
+            auto_approve_below_usd=Decimal(5),
+            auto_approve_daily_usd=Decimal(50),
+            auto_approve_until=date(2030, 1, 1),
+            auto_approve_signed_by="UBOSS",
+        )
+        async with opened(w) as door:
+            token = await door.key("operator:eve")
+            for is_agent, state in ((True, RequestState.PENDING), (False, RequestState.APPROVED)):
+                door.http.headers = httpx.Headers(
+                    {"Authorization": f"Bearer {token}", **agent_header(is_agent=is_agent)}
+                )
+                seen = len((await w.books()).requests)
+                asked, _ = await asyncio.gather(
+                    Tools(ApiClient(door.http)).submit_request("1x4090 2h", "fine-tune"), offers_come(w, seen + 1)
+                )
+                assert ("Needs 1 approval." in str(asked)) is is_agent, asked
+                assert (await w.books()).requests[-1].state is state
+            await w.settle()

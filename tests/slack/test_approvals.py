@@ -191,3 +191,11 @@ async def test_a_delegate_of_somebody_in_slack_decides_over_rest_as_long_as_slac
         (vote,) = (await door.request(atlas, second))["approvals"]
         assert vote["on_behalf_of"] == "operator:bob"
         assert (await w.decide(third, Actor(ActorKind.OPERATOR, "bob"))).ok
+
+
+async def test_a_card_names_both_where_both_are_needed(stage: Stage) -> None:
+    one = await stage.ask()
+    assert "Needs 1 approval from <@U0BOB> or <@U0CAROL>" in all_text(one)
+    await stage.replaced(two_approvers_above_usd=Decimal("0.01"))
+    both = await stage.ask("/gpu provision 1x4090 3h for=both")
+    assert "Needs 2 approvals from <@U0BOB> and <@U0CAROL>" in all_text(both)

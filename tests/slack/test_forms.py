@@ -20,7 +20,9 @@ from bot.slack import forms, modals
 from ledger.kernel.job import JobRequest, SpotPolicy
 
 POLICY = Policy()
-SPEND = modals.ConfirmedSpend("vast:123", Decimal("120.50"), Decimal(180), Decimal("12.05"), Decimal(10))
+SPEND = modals.ConfirmedSpend(
+    "vast:123", Decimal("120.50"), Decimal(180), Decimal("12.05"), Decimal(10), Decimal("120.50")
+)
 FULL = {
     "gpu": "RTX4090",
     "typed": "H100-SXM",
@@ -251,7 +253,7 @@ def test_no_input_raises_and_every_error_fits(values: dict[str, Any]) -> None:
 
 @given(st.text(max_size=600), st.text(max_size=600), st.decimals(0, 10**9, places=6))
 def test_dialogs_are_valid_for_any_text(problem: str, offer: str, amount: Decimal) -> None:
-    spend = modals.ConfirmedSpend(offer, amount, amount, amount, Decimal(1))
+    spend = modals.ConfirmedSpend(offer, amount, amount, amount, Decimal(1), amount)
     for view in (
         modals.amount("token", spend, problem),
         modals.reject("token", POLICY),

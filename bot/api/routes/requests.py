@@ -82,7 +82,8 @@ async def provision(deps: Deps, who: Requester, document: JobDocument, key: Repe
             job = read_job(completed(document, limits.defaults) if limits else document, deps.ctx.policy)
         except BadJob as error:
             raise refused(error) from error
-        reply = await submit.provision(deps.ctx, Provision(command, actor, deps.settings.channel, job))
+        asks = Provision(command, actor, deps.settings.channel, job, by_agent=who.is_agent)
+        reply = await submit.provision(deps.ctx, asks)
         request_id = str(reply.data.get("request_id", ""))
         if reply.ok and request_id:
             async with deps.ctx.db.read() as tx:
@@ -216,7 +217,7 @@ async def again(deps: Deps, who: Requester, body: AgainIn, key: Repeat) -> Any:
     earlier = (await found(deps, who, body.request))[0] if body.request else None
 
     async def submit_again(command: str) -> tuple[int, Done]:
-        wanted = repeat.Again(command, who.actor, deps.settings.channel, earlier)
+        wanted = repeat.Again(command, who.actor, deps.settings.channel, earlier, who.is_agent)
         reply = await repeat.again(deps.ctx, wanted)
         return 202, done(reply, url=f"/api/v1/requests/{reply.data.get('request_id', '')}")
 

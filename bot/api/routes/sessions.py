@@ -208,7 +208,8 @@ async def move(deps: Deps, who: SessionOwner, session: SessionParam, body: Migra
     row = await session_named(deps, who, session)
 
     async def request_move(command: str) -> tuple[int, Done]:
-        reply = await migrate(deps.ctx, Migrate(command, row.id, DeciderFacts(who.actor), plain(body.to)))
+        asks = Migrate(command, row.id, DeciderFacts(who.actor), plain(body.to), who.is_agent)
+        reply = await migrate(deps.ctx, asks)
         return 202, done(reply, url=f"/api/v1/requests/{reply.data.get('request_id')}", session_id=row.id)
 
     return await once(deps, who, key, f"POST /sessions/{row.id}/migrate {body.model_dump_json()}", request_move)

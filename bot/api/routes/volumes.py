@@ -62,7 +62,8 @@ async def create_volume(deps: Deps, who: Requester, body: VolumeIn, key: Repeat)
             sentence = found.message if isinstance(found, GrammarError) else "This is not a request for a volume."
             raise ProblemRaised(refuse(ReplyCode.BAD_VOLUME, sentence))
         job = of_people.because(found.job, body.reason)
-        reply = await submit.provision(deps.ctx, Provision(command, who.actor, deps.settings.channel, job))
+        asks = Provision(command, who.actor, deps.settings.channel, job, by_agent=who.is_agent)
+        reply = await submit.provision(deps.ctx, asks)
         return 202, done(reply, url=f"/api/v1/requests/{reply.data.get('request_id', '')}")
 
     return await once(deps, who, key, f"POST /volumes {body.model_dump_json()}", submit_request)

@@ -25,6 +25,7 @@ from bot.cli.command_table import load
 from bot.cli.terminal.busy import busy
 from bot.cli.terminal.options import UNKNOWN
 from bot.cli.terminal.screen import BAD_SETTINGS, NO_PERMISSION, UNAVAILABLE, fail
+from bot.rules.access.agents import AGENT_HEADER, AGENT_VARIABLE
 from bot.rules.values.reply_code import ReplyCode
 
 URL, KEY = "GPU_SHOPPER_URL", "GPU_SHOPPER_API_KEY"
@@ -167,9 +168,14 @@ def elsewhere() -> tuple[str, str] | None:
     return address.rstrip("/"), key
 
 
+def agent_header(*, is_agent: bool = False) -> dict[str, str]:
+    """Return the header that says that an AI agent calls; empty for a person. A variable says so for every command."""
+    return {AGENT_HEADER: "1"} if is_agent or os.environ.get(AGENT_VARIABLE) else {}
+
+
 @asynccontextmanager
-async def _there(address: str, key: str) -> AsyncIterator[ApiClient]:
-    headers = {"Authorization": f"Bearer {key}"}
+async def _there(address: str, key: str, *, is_agent: bool = False) -> AsyncIterator[ApiClient]:
+    headers = {"Authorization": f"Bearer {key}", **agent_header(is_agent=is_agent)}
     async with httpx.AsyncClient(base_url=address, headers=headers, timeout=TIMEOUT_S, trust_env=False) as http:
         yield ApiClient(http)
 
@@ -183,7 +189,7 @@ def _here(*, is_agent: bool = False) -> AbstractAsyncContextManager[ApiClient]:
 def connected(*, is_agent: bool = False) -> AbstractAsyncContextManager[ApiClient]:
     """Open the API for the length of a block: over HTTP, or in this process, for the operator or their AI agent."""
     where = elsewhere()
-    return _there(*where) if where else _here(is_agent=is_agent)
+    return _there(*where, is_agent=is_agent) if where else _here(is_agent=is_agent)
 
 
 def spoken(step: Callable[[ApiClient], Awaitable[Found]]) -> Found:

@@ -12,7 +12,7 @@ import httpx
 from bot import logs
 from bot.api.app import routes
 from bot.api.dependencies import PRINCIPAL, ApiSettings, Dependencies
-from bot.cli.access.api_client import KEY, URL, ApiClient
+from bot.cli.access.api_client import KEY, URL, ApiClient, agent_header
 from bot.cli.access.settings import explained, fail, operator, private_umask, settings
 from bot.cli.command_table import load
 from bot.clock import SystemClock
@@ -93,7 +93,8 @@ async def opened(*, is_agent: bool = False) -> AsyncIterator[ApiClient]:
         if is_agent:
             who = await agent_of(ctx.db, operator(), ctx.clock.now())
         transport = httpx.ASGITransport(app=_AsOperator(app, who), raise_app_exceptions=False)
-        async with httpx.AsyncClient(transport=transport, base_url="http://here", timeout=None) as http:  # noqa: S113
+        said = agent_header(is_agent=is_agent)
+        async with httpx.AsyncClient(transport=transport, base_url="http://here", headers=said, timeout=None) as http:  # noqa: S113
             yield ApiClient(http)
     finally:
         await close(ctx)

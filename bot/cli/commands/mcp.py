@@ -1,14 +1,14 @@
 """`gpu-shopper mcp`: serve AI agents over the Model Context Protocol on standard input and output.
 
 An agent searches, plans and requests; a person approves. No tool approves, and the policy auto-approves nothing that an
-agent requests. On the server it acts as the operator's agent; with `GPU_SHOPPER_URL` it acts as the holder of its key,
-which is an agent's when it was made for a name such as `agent:coder`.
+agent requests. On the server it acts as the operator's agent; with `GPU_SHOPPER_URL` it acts as the holder of its key.
+Each of its calls says that an agent makes it, so that a person's key approves nothing here either.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import wraps
 from importlib import metadata
 from typing import Annotated, Any, ParamSpec, TypeVar
@@ -16,10 +16,13 @@ from urllib.parse import quote
 
 import httpx
 from mcp.server import MCPServer
-from mcp_types import CallToolResult, TextContent, ToolAnnotations
-from pydantic import Field
+from mcp.server.mcpserver import Context
+from mcp.server.mcpserver.tools import Tool
+from mcp_types import CallToolResult, InputRequiredResult, TextContent, ToolAnnotations
+from pydantic import Field, ValidationError
 
 from bot import logs
+from bot.api.field_sentences import own_sentence, predicate
 from bot.api.schemas.base import Page
 from bot.api.schemas.money import BudgetOut, CostsOut
 from bot.api.schemas.requests import RequestOut, RequestSummary
@@ -32,6 +35,7 @@ from bot.rules.grammar.market_words import SORT_HELP
 from bot.rules.nodes.machine_logs import LINES, LINES_MAX, LogSource
 from bot.rules.values.job_text import machine
 from bot.rules.values.phrases import rate, usd
+from bot.rules.values.reply_code import ReplyCode
 from bot.rules.values.state_text import state_words
 from bot.rules.values.text_table import TextReport
 from bot.services.market.document import MarketPage
@@ -72,7 +76,7 @@ async def _serve() -> None:
 def server(api: ApiClient) -> MCPServer[Any]:
     """Build the MCP server with its tools over the REST API."""
     version = metadata.version("gpu-shopper")
-    made: MCPServer[Any] = MCPServer("gpu-shopper", version=version, instructions=INSTRUCTIONS, log_level="ERROR")
+    made: MCPServer[Any] = _Server("gpu-shopper", version=version, instructions=INSTRUCTIONS, log_level="ERROR")
     tools = Tools(api)
     market = (tools.inventory, tools.plan, tools.compare)
     for one in (*market, tools.request, tools.requests, tools.sessions, tools.volumes, tools.logs, tools.costs):
@@ -89,6 +93,45 @@ def server(api: ApiClient) -> MCPServer[Any]:
     for name, act in acts:
         made.add_tool(act, name=name, annotations=ASK, structured_output=False)
     return made
+
+
+class _Server(MCPServer[Any]):
+    """Refuse wrong arguments in sentences; the library ignores unknown ones, and answers others in its own words."""
+
+    async def call_tool(
+        self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None
+    ) -> CallToolResult | InputRequiredResult:
+        """Call a tool by name."""
+        tools = {tool.name: tool for tool in self._tool_manager.list_tools()}
+        if name in tools:
+            wrong = _wrong_arguments(tools[name], arguments)
+        else:
+            wrong = f"There is no tool {_quoted(name)}. The tools are {', '.join(tools)}."
+        if not wrong:
+            return await super().call_tool(name, arguments, context)
+        text = f"Refused ({ReplyCode.INVALID}): {logs.visible(logs.redact(wrong))}"
+        return CallToolResult(content=[TextContent(type="text", text=text)], is_error=True)
+
+
+def _wrong_arguments(tool: Tool, arguments: Mapping[str, Any]) -> str:
+    """Say what is wrong with the arguments of a tool; empty when nothing is."""
+    takes = list(tool.parameters.get("properties", {}))
+    unknown = [_quoted(name) for name in arguments if name not in takes]
+    if unknown:
+        listed = f"It takes {', '.join(takes)}." if takes else "It takes no arguments."
+        return f"{tool.name} has no argument {' or '.join(unknown)}. {listed}"
+    try:
+        tool.fn_metadata.arg_model.model_validate(arguments)
+    except ValidationError as error:
+        first = error.errors()[0]
+        field, said = ".".join(map(str, first["loc"][:1])), predicate(first).partition(";")[0]
+        means = tool.parameters["properties"].get(field, {}).get("description", "")
+        return f"{field} {said}. {means}".strip() if said else own_sentence(first)
+    return ""
+
+
+def _quoted(name: str) -> str:
+    return f"“{name[:60]}”"
 
 
 def _with_refusals(tool: Callable[P, Awaitable[Answer]]) -> Callable[P, Awaitable[Answer | str]]:

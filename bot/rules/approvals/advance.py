@@ -7,8 +7,8 @@ from datetime import datetime
 from decimal import Decimal
 
 from bot.rules.approvals.approvers import DeciderFacts
+from bot.rules.approvals.authority import ApprovalPlan
 from bot.rules.approvals.decision import (
-    ApprovalPlan,
     Decision,
     RequestFacts,
     chosen_delegator,
@@ -108,7 +108,7 @@ def may_approve(
     place = chosen_delegator(policy, request, decider)
     if any(has_approved(policy, request, one) for one in (decider.actor, *([place] if place else []))):
         return deny(ReplyCode.ALREADY_VOTED, "You already approved this in advance.")
-    if needed.confirm_amount and (wrong := confirmed(typed, request.worst_usd)):
+    if needed.confirm_amount and (wrong := confirmed(typed, request.in_all_usd)):
         return wrong
     left = needed.required - len(request.approvals) - 1
     more = f" It needs {plural(left, 'more approval')}." if left > 0 else ""

@@ -140,9 +140,13 @@ def _is_free(policy: Policy, name: str, out: Collection[Actor]) -> bool:
 
 def references(names: Iterable[str]) -> str:
     """Write names for a sentence: `slack:U012AB3CD`, of which Slack makes a mention; operators by their own names."""
-    operator = f"{ActorKind.OPERATOR}:"
-    found = (name if ":" in name or is_slack_group(name) else f"{ActorKind.SLACK}:{name}" for name in names)
-    return ", ".join(name.removeprefix(operator) for name in found)
+    return ", ".join(map(name_of, names))
+
+
+def name_of(name: str) -> str:
+    """Write one name for a sentence."""
+    reference = name if ":" in name or is_slack_group(name) else f"{ActorKind.SLACK}:{name}"
+    return reference.removeprefix(f"{ActorKind.OPERATOR}:")
 
 
 def with_steps(policy: Policy, mandate: ApproverGroup, opened_at: datetime, now: datetime) -> ApproverGroup:

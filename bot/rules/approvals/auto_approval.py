@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any, Final
 
-from bot.rules.approvals.decision import plan
+from bot.rules.approvals.authority import NOTHING, Authority, plan
 from bot.rules.policy.consumers import of
 from bot.rules.policy.policy import Policy
 from bot.rules.values.phrases import Verdict, deny, usd
@@ -41,12 +41,12 @@ def signer(policy: Policy, program: str = "") -> Actor:
     return Actor(ActorKind.SYSTEM, _PREFIX + (f"{program}-" if program else "") + fingerprint(policy))
 
 
-def applied(policy: Policy, asker: Actor) -> tuple[Policy, str]:
+def applied(policy: Policy, asker: Actor, *, by_agent: bool = False) -> tuple[Policy, str]:
     """Return the policy with a requester's auto-approval terms, and the program's name when they are its own.
 
-    An AI agent has none: a person approves whatever it requests.
+    An AI agent has none, under its own name or with a person's key: a person approves whatever it requests.
     """
-    if asker.kind is ActorKind.AGENT:
+    if by_agent or asker.kind is ActorKind.AGENT:
         return replace(policy, auto_approve_below_usd=None), ""
     limits = of(policy.consumers, asker)
     if limits is None:
@@ -62,20 +62,19 @@ def applied(policy: Policy, asker: Actor) -> tuple[Policy, str]:
 
 def auto_approval(
     policy: Policy,
-    worst_usd: Decimal,
-    expected_usd: Decimal,
-    hours_total: Decimal,
+    spend: Authority,
+    earlier: Authority = NOTHING,
     *,
     approved_usd: Decimal,
     asked_before: bool,
     now: datetime,
 ) -> Verdict:
-    """Whether the policy auto-approves this spend.
+    """Whether the policy auto-approves this spend, on top of what was approved `earlier` for the same run.
 
     `approved_usd` is what it approved in the last 24 hours. A request that was quoted before had an approval which did
     not lead to an instance, so a person looks at it.
     """
-    needed = plan(policy, worst_usd, expected_usd, hours_total)
+    needed = plan(policy, spend, earlier)
     if policy.auto_approve_below_usd is None or needed.required > 0:
         return deny(ReplyCode.NOT_COVERED, "")
     if asked_before:
@@ -83,7 +82,7 @@ def auto_approval(
     if policy.auto_approve_until is None or now.date() > policy.auto_approve_until:
         return deny(ReplyCode.STANDING_OVER, "The policy's auto-approval has expired, so a person must approve this.")
     limit = policy.auto_approve_daily_usd
-    if approved_usd + worst_usd > limit:
+    if approved_usd + spend.worst_usd > limit:
         sentence = (
             f"The policy auto-approved {usd(approved_usd)} in the last 24 hours, of at most {usd(limit)}. "
             "So a person must approve this."

@@ -1,4 +1,4 @@
-"""Plan the approval that a request needs, and judge one decision.
+"""Judge one decision on a request.
 
 Authorization is judged at the decision, from the policy and from facts fetched for it; never from who saw a button.
 """
@@ -24,13 +24,13 @@ from bot.rules.approvals.approvers import (
     mentioned_approvers,
     references,
 )
+from bot.rules.approvals.authority import NOTHING, ApprovalPlan, Authority
 from bot.rules.approvals.early import still_quoting
 from bot.rules.policy import job_bounds
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.tiers import ApproverGroup, group_of
-from bot.rules.pricing import hours_cap
 from bot.rules.pricing.spend_limits import SetLimit, change_cap, total_cap
-from bot.rules.values.phrases import Verdict, deny, hours, plural, read_amount, usd
+from bot.rules.values.phrases import Verdict, deny, plural, read_amount, usd
 from bot.rules.values.reply_code import ReplyCode
 from ledger.kernel import money
 from ledger.kernel.actor import Actor, ActorKind
@@ -38,7 +38,6 @@ from ledger.kernel.states import RequestState
 
 __all__ = [
     "SLACK_OFF",
-    "ApprovalPlan",
     "DeciderFacts",
     "Decision",
     "DecisionInput",
@@ -51,7 +50,6 @@ __all__ = [
     "is_approver",
     "is_requester",
     "linked",
-    "plan",
     "verdict",
 ]
 
@@ -60,16 +58,6 @@ class Decision(StrEnum):
     APPROVE = "approve"
     REJECT = "reject"
     CANCEL = "cancel"
-
-
-@dataclass(frozen=True, slots=True)
-class ApprovalPlan:
-    """Say how many approvers a spend needs and which rule says so. `required` 0 is the policy's auto-approval."""
-
-    required: int
-    rule: str
-    confirm_amount: bool
-    needs_override: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +93,13 @@ class RequestFacts:
     most_hours: Decimal | None = None
     #: The clouds whose offers are still being read.
     looking_at: tuple[str, ...] = ()
+    #: What was approved earlier for the same run, on top of which this is decided.
+    earlier: Authority = NOTHING
+
+    @property
+    def in_all_usd(self) -> Decimal:
+        """Return the dollars that the run is expected to cost in all, which is what an approver types."""
+        return self.expected_usd + self.earlier.expected_usd
 
     @property
     def limit_binds(self) -> bool:
@@ -129,52 +124,6 @@ class DecisionInput:
     reason: str = ""
     hours: Decimal | None = None
     seen: str | None = None
-
-
-def plan(
-    policy: Policy,
-    worst_usd: Decimal,
-    expected_usd: Decimal,
-    hours_total: Decimal,
-    override_state: RequestState | None = None,
-    mandate: ApproverGroup = ANYBODY,
-    options: int = 1,
-) -> ApprovalPlan:
-    """Plan the approval that a spend needs.
-
-    `override_state` is the state of its override request, None when there is none. While several `options` can be
-    chosen, the amounts are those of the most expensive one, and the rule says so. Tiers look at the worst case; the
-    typed amount at the expected total. What needs a typed amount, or more hours than the cap, or belongs to a tier, is
-    never approved automatically.
-    """
-    confirm = expected_usd > policy.confirm_above_usd
-    over_hours = hours_cap.is_above(policy, hours_total)
-    needs_override = over_hours and override_state is not RequestState.APPROVED
-    two_above, auto_below = policy.two_approvers_above_usd, policy.auto_approve_below_usd
-    both = two_above is not None and worst_usd > two_above
-    if mandate.tier is not None:
-        required = max(mandate.tier.approvals, 2 if both else 1)
-        rule = _tiered(mandate, required)
-    elif two_above is not None and both:
-        most = f"up to {usd(worst_usd)}{' for the most expensive option' if options > 1 else ''}"
-        required, rule = 2, f"Needs 2 approvals, because {most} is above {usd(two_above)}."
-    elif auto_below is not None and worst_usd < auto_below and not confirm and not over_hours:
-        required, rule = 0, f"Approved by the policy, because at most {usd(worst_usd)} is below {usd(auto_below)}."
-    else:
-        required, rule = 1, "Needs 1 approval."
-    if confirm:
-        rule += f" Above {usd(policy.confirm_above_usd)} the approver types the amount."
-    if needs_override:
-        cap = hours(policy.max_hours)
-        rule += f" {hours(hours_total)} is above the limit of {cap}: approving includes the 12-hour override."
-    return ApprovalPlan(required=required, rule=rule, confirm_amount=confirm, needs_override=needs_override)
-
-
-def _tiered(mandate: ApproverGroup, required: int) -> str:
-    """Write the rule of a tier: how many approvals of which group it needs, and why."""
-    tier = mandate.tier
-    why = f", because {mandate.because}" if mandate.because else ""
-    return f"Tier {tier.name if tier else ''}: needs {plural(required, 'approval')} from {group_of(tier)}{why}."
 
 
 def verdict(
@@ -332,7 +281,7 @@ def _approve(
     refusal = refusal or _cap(policy, what.cap_usd, request, decider) or _used_up(what.cap_usd, request)
     # A limit that was set before still holds; the next approver sees it in the dialog and may set another one.
     if refusal is None and (needed.confirm_amount or request.limit_binds):
-        refusal = confirmed(what.typed_amount, request.expected_usd)
+        refusal = confirmed(what.typed_amount, request.in_all_usd)
     if refusal is not None:
         return refusal
     left = needed.required - len(request.approvals) - 1

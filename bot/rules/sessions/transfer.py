@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from bot.rules.approvals.approvers import DeciderFacts, is_approver_of, is_same, linked
-from bot.rules.approvals.decision import ApprovalPlan
+from bot.rules.approvals.authority import ApprovalPlan
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.tiers import ApproverGroup, group_of
 from bot.rules.values.phrases import Verdict, deny

@@ -44,8 +44,13 @@ def cloud_title(name: str) -> str:
 
 def looking_at_rest(clouds: Iterable[str]) -> str:
     """Say that more offers of these clouds are being read: `Still reading offers from RunPod and Vast.`"""
-    names = sorted(map(cloud_title, clouds))
-    return f"Still reading offers from {' and '.join(filter(None, (', '.join(names[:-1]), *names[-1:])))}."
+    return f"Still reading offers from {listed(sorted(map(cloud_title, clouds)))}."
+
+
+def listed(names: Iterable[str], word: str = "and") -> str:
+    """Join names as a sentence lists them: `RunPod, Vast and Lambda`."""
+    every = list(names)
+    return f" {word} ".join(filter(None, (", ".join(every[:-1]), *every[-1:])))
 
 
 def usd(amount_usd: Decimal) -> str:

@@ -10,12 +10,13 @@ import hashlib
 import hmac
 import secrets
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import lru_cache
 
 from bot.rules.access.scopes import (
     ACTIVE_KEYS,
+    FOR_PEOPLE,
     KEY_DAYS,
     KEY_ID_LENGTH,
     MOST_KEY_DAYS,
@@ -64,12 +65,18 @@ class Principal:
     """The actor whom a key authenticates, and the `owner` who is responsible for it.
 
     The owner of a person's own key is that person. `key_id` is empty for the operator on the server, who needs no key.
+    `is_agent`: an AI agent, or a program that acts for a person, makes the call.
     """
 
     key_id: str
     actor: Actor
     owner: Actor
     scopes: frozenset[Scope]
+    is_agent: bool = False
+
+    def as_agent(self) -> Principal:
+        """Return the same for an AI agent that uses this key: it never has the scopes that only people have."""
+        return replace(self, scopes=self.scopes - FOR_PEOPLE, is_agent=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,14 +9,15 @@ from typing import Any, Final
 
 from bot.rules.approvals.advance import Cover, may_approve
 from bot.rules.approvals.approvers import DeciderFacts, linked
-from bot.rules.approvals.decision import ApprovalPlan, RequestFacts, chosen_delegator, plan
+from bot.rules.approvals.authority import ApprovalPlan, Authority, plan
+from bot.rules.approvals.decision import RequestFacts, chosen_delegator
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.tiers import ApproverGroup
 from bot.rules.values.phrases import read_amount
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.approvals.terms import request_facts
 from bot.services.budgets import enforcement
-from bot.services.grants import approvers
+from bot.services.grants import approvers, authority
 from bot.services.notifications.request_message import show_again
 from bot.services.runtime.commands import Decide, Reply, refuse
 from bot.services.runtime.context import Context
@@ -69,16 +70,17 @@ def _decimals(gpu: dict[str, Any]) -> dict[str, Decimal | None]:
     return {name: None if gpu.get(name) is None else Decimal(gpu[name]) for name in names}
 
 
-async def tier_of(tx: Tx, policy: Policy, request: Request, limits: WaitLimits) -> ApproverGroup:
-    """Return the approver group of a waiting request, by the most that its limits let it cost."""
+async def tier_of(tx: Tx, policy: Policy, request: Request, limits: WaitLimits, earlier: Authority) -> ApproverGroup:
+    """Return the approver group of a waiting request, by the most that its limits let its run cost."""
     shown = approvers.shown_in_advance(request.job, limits.total_cap_usd)
-    return await approvers.fresh(tx, policy, request.requester, request.job, shown)
+    return await approvers.fresh(tx, policy, request.requester, request.job, shown, earlier)
 
 
-async def _asked(tx: Tx, policy: Policy, ask: DecisionSubject, command: Decide) -> _Asked:
+async def _asked(tx: Tx, policy: Policy, ask: DecisionSubject, command: Decide, now: datetime) -> _Asked:
     limits = (await limits_of(tx, [ask.request.id]))[ask.request.id]
     given = await open_advances(tx, ask.request.id)
-    mandate = await tier_of(tx, policy, ask.request, limits)
+    earlier = (await authority.earlier(tx, ask.request, now)).whole
+    mandate = await tier_of(tx, policy, ask.request, limits, earlier)
     total_usd = limits.total_cap_usd or Decimal(0)
     facts = replace(
         request_facts(policy, ask, command, mandate),
@@ -87,9 +89,10 @@ async def _asked(tx: Tx, policy: Policy, ask: DecisionSubject, command: Decide) 
         approvals=tuple(one.approver for one in given),
         delegators=tuple(one.on_behalf_of for one in given if one.on_behalf_of),
         expires_at=limits.until,
+        earlier=earlier,
     )
     by_people = replace(policy, auto_approve_below_usd=None)
-    needed = plan(by_people, total_usd, total_usd, ask.request.job.hours, mandate=mandate)
+    needed = plan(by_people, Authority(total_usd, total_usd, ask.request.job.hours), earlier, mandate=mandate)
     cover = cover_of(limits, mandate.tier.name if mandate.tier else "")
     if cover is not None and command.cap_usd is not None:
         cover = replace(cover, total_usd=command.cap_usd)
@@ -100,12 +103,13 @@ async def approve(
     ctx: Context, tx: Tx, ask: DecisionSubject, command: Decide, now: datetime, *, dry: bool = False
 ) -> Reply:
     """Judge and record an approval in advance; `dry` only judges it. Code of success: `in_advance`."""
-    asked, policy, request = await _asked(tx, ctx.policy, ask, command), ctx.policy, ask.request
+    asked, policy, request = await _asked(tx, ctx.policy, ask, command, now), ctx.policy, ask.request
     judged = may_approve(policy, asked.needed, asked.cover, asked.facts, command.decider, command.typed_amount, now)
     data: dict[str, object] = {"request_id": request.id}
     if asked.cover is not None:
         amounts = dict.fromkeys(("expected_usd", "worst_usd"), asked.facts.worst_usd)
         data |= {"offer_id": NO_OFFER, **amounts, "price_usd_h": asked.cover.price_usd_h, "spent_usd": Decimal(0)}
+        data["in_all_usd"] = asked.facts.in_all_usd
     if command.hours is not None:
         return refuse(ReplyCode.NOT_CHANGEABLE, "The time can't be changed in advance. Reject it, or approve it.", data)
     if not judged.allowed or asked.cover is None or dry:

@@ -6,7 +6,9 @@ from datetime import datetime
 from decimal import Decimal
 
 from bot.rules.approvals.approvers import Deed
+from bot.rules.approvals.authority import Authority
 from bot.rules.approvals.auto_approval import AUTO_APPROVAL_PREFIX, PERIOD, applied, auto_approval, signer
+from bot.rules.policy.policy import Policy
 from bot.rules.policy.tiers import ApproverGroup
 from bot.rules.pricing import hours_cap
 from bot.rules.pricing.spend_limits import price_cap, total_cap
@@ -25,12 +27,16 @@ from ledger.models import Approval, Option, Request
 from ledger.queries.spend import approved_since
 
 
-async def ineligible(ctx: Context, requester: str) -> Verdict | None:
-    """Return why nothing of this requester is auto-approved, by what Slack says of them; called before `judge`."""
-    actor = Actor.from_ref(requester)
-    if applied(ctx.policy, actor)[0].auto_approve_below_usd is None:
+async def ineligible(ctx: Context, request: Request) -> Verdict | None:
+    """Return why nothing of its requester is auto-approved, by what Slack says of them; called before `judge`."""
+    actor = Actor.from_ref(request.requester)
+    if _applied(ctx, request)[0].auto_approve_below_usd is None:
         return None
     return await eligibility.ineligible_for(ctx, actor, Deed.AUTO_APPROVAL)
+
+
+def _applied(ctx: Context, request: Request) -> tuple[Policy, str]:
+    return applied(ctx.policy, Actor.from_ref(request.requester), by_agent=bool(request.by_agent))
 
 
 async def judge(
@@ -40,14 +46,15 @@ async def judge(
     option: Option,
     now: datetime,
     mandate: ApproverGroup,
+    earlier: Authority,
     not_them: Verdict | None,
 ) -> Verdict:
     """Whether the policy auto-approves the best option. The daily limit stays locked until `tx` ends.
 
-    `not_them` is what `ineligible` found.
+    `earlier` is what was approved before for the same run, and `not_them` is what `ineligible` found.
     """
     job = request.job
-    policy, program = applied(ctx.policy, Actor.from_ref(request.requester))
+    policy, program = _applied(ctx, request)
     if policy.auto_approve_below_usd is None:
         return deny(ReplyCode.OFF, "")
     if not_them is not None:
@@ -58,9 +65,8 @@ async def judge(
     await lock_auto_approval(tx)
     judged = auto_approval(
         policy,
-        option.worst_usd,
-        option.expected_usd,
-        hours_cap.counted(job, job.hours + hold_hours(option)),
+        Authority(option.worst_usd, option.expected_usd, hours_cap.counted(job, job.hours + hold_hours(option))),
+        earlier,
         approved_usd=await approved_since(tx, AUTO_APPROVAL_PREFIX + (f"{program}-" if program else ""), now - PERIOD),
         asked_before=request.quote_version > 0,
         now=now,
@@ -85,7 +91,7 @@ def _spend(ctx: Context, request: Request, option: Option) -> enforcement.Planne
 async def approve(ctx: Context, tx: Tx, request: Request, option: Option, judged: Verdict, now: datetime) -> None:
     """Record the auto-approval of a PENDING request, and turn it into the authority for one create."""
     rate_usd_h, total_usd = _cover(ctx, request, option)
-    actor = signer(*applied(ctx.policy, Actor.from_ref(request.requester)))
+    actor = signer(*_applied(ctx, request))
     approval = Approval(
         id=new_id("apr", now),
         request_id=request.id,
@@ -95,6 +101,7 @@ async def approve(ctx: Context, tx: Tx, request: Request, option: Option, judged
         option_id=option.id,
         price_cap_usd_h=rate_usd_h,
         total_cap_usd=total_usd,
+        two_above_usd=ctx.policy.two_approvers_above_usd,
         hours=str(request.job.hours),
         rule=judged.sentence,
         at=now,

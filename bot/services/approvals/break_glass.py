@@ -16,7 +16,7 @@ from bot.rules.values.command_text import cli_command
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.approvals import effects
 from bot.services.budgets import enforcement
-from bot.services.grants import amendments, hours_used, override
+from bot.services.grants import amendments, authority, hours_used, override
 from bot.services.market.codec import hold_hours
 from bot.services.notifications.paging import page_in
 from bot.services.people import eligibility
@@ -110,7 +110,8 @@ async def _judge(ctx: Context, tx: Tx, ask: DecisionSubject, command: BreakGlass
     taken_usd = await started_alone(tx, names, approval_break_glass.BREAK_GLASS, now - approval_break_glass.PERIOD)
     left_usd = approval_break_glass.left(policy, taken_usd)
     time_h, cover, expected_usd = _cover(policy, ask, option, left_usd)
-    total_h = time_h + hold_hours(option) + await hours_used.used(tx, request, now)
+    earlier_h = (await authority.earlier(tx, request, now)).whole.hours
+    total_h = time_h + hold_hours(option) + earlier_h
     inside = approval_break_glass.inside_hours(policy, total_h, hours_used.covered_by(ask.override))
     if not inside.allowed:
         return refuse(inside.code, inside.sentence)

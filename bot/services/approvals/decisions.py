@@ -8,42 +8,33 @@ from decimal import Decimal
 from typing import Any
 
 from bot.rules.approvals.amendments import covered
-from bot.rules.approvals.approvers import ANYBODY
-from bot.rules.approvals.decision import (
-    ApprovalPlan,
-    Decision,
-    DecisionInput,
-    chosen_delegator,
-    plan,
-    verdict,
-)
+from bot.rules.approvals.authority import ApprovalPlan
+from bot.rules.approvals.decision import Decision, chosen_delegator
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.tiers import ApproverGroup
 from bot.rules.pricing.spend_limits import price_cap
-from bot.rules.sessions.extension import override_sentence
 from bot.rules.values.command_text import cli_command
 from bot.rules.values.phrases import Verdict, deny, read_amount
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import delegation
 from bot.services.approvals import advance, effects
-from bot.services.approvals.terms import cover_of, limit_of, request_facts, spend_of, total_hours
+from bot.services.approvals.judging import judge, judge_cancel, of_hours
+from bot.services.approvals.terms import cover_of, limit_of, request_facts, spend_of
 from bot.services.budgets import enforcement
-from bot.services.grants import amendments, approvers, hours_used
+from bot.services.grants import amendments
 from bot.services.notifications import request_message
 from bot.services.runtime import recovery_mode
-from bot.services.runtime.clock_guard import clock_problem
 from bot.services.runtime.commands import Cancel, Decide, Reply, refuse
 from bot.services.runtime.context import Context
 from bot.services.runtime.idempotency import KEPT
-from bot.services.sessions import extension
 from ledger.core import StaleMove, Tx, amend, record
 from ledger.kernel.actor import Actor
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import new_id
-from ledger.kernel.request_kind import ABOUT_SESSION, RequestKind
+from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import RequestState
 from ledger.models import Approval, Request
-from ledger.queries.decisions import DecisionSubject, button, subject_by_token, subject_of_request
+from ledger.queries.decisions import DecisionSubject, subject_by_token, subject_of_request
 from ledger.queries.journal import noted_before
 from ledger.queries.views import resolve
 
@@ -85,22 +76,24 @@ async def decide_in(ctx: Context, tx: Tx, command: Decide, now: datetime, *, sou
     command = await _in_place(ctx, tx, command, now)
     if _is_in_advance(ask):
         return await advance.approve(ctx, tx, ask, command, now)
-    mandate = await approvers.approver_group(tx, ctx.policy, ask.request, now)
-    judged, over = await _judged_whole(ctx, tx, ask, command, now, mandate)
-    spend = spend_of(ctx.policy, ask, command) if judged.code == ReplyCode.APPROVED else None
+    judgement = await judge(ctx, tx, ask, command, now)
+    judged, mandate = judgement.verdict, judgement.mandate
+    approves = judged.code == ReplyCode.APPROVED
+    spend = spend_of(ctx.policy, ask, command, judgement.in_all_usd) if approves else None
     # An approval in advance overrides no budget: its approver saw neither the offer nor what is left of the budget.
     admin = command.decider if source is None else None
     room = await enforcement.check_budgets(ctx, tx, spend, now, admin, command.typed_amount) if spend else None
     if room is not None and not room.verdict.allowed:
-        reply = _reply(ask, room.verdict)
+        reply = _reply(ask, room.verdict, judgement.in_all_usd)
         return replace(reply, data={**reply.data, "over_budget": True})
-    reply = _reply(ask, judged)
+    reply = _reply(ask, judged, judgement.in_all_usd)
     if ask.action == Decision.APPROVE:
         reply = await recovery_mode.with_recovery_notice(tx, reply)
-    if judged.allowed and over is not None:
-        await _allow_hours(ctx, tx, over, command, now, mandate)
+    if judged.allowed and judgement.override is not None:
+        await _allow_hours(ctx, tx, judgement.override, command, now, mandate)
     if judged.allowed:
         place = chosen_delegator(ctx.policy, request_facts(ctx.policy, ask, command, mandate), command.decider)
+        ask = await _with_rule(tx, ask, judgement.needed)
         await _apply(ctx, tx, ask, command, judged, now, place if ask.action != Decision.CANCEL else None, source)
     if spend is not None and room is not None:
         await enforcement.reserved(ctx, tx, spend, room, now)
@@ -128,43 +121,15 @@ async def judged_in(ctx: Context, tx: Tx, command: Decide, now: datetime) -> Rep
     command = await _in_place(ctx, tx, command, now)
     if _is_in_advance(ask):
         return await advance.approve(ctx, tx, ask, command, now, dry=True)
-    mandate = await approvers.approver_group(tx, ctx.policy, ask.request, now)
-    judged, _ = await _judged_whole(ctx, tx, ask, command, now, mandate)
-    return _reply(ask, judged)
-
-
-async def _judged_whole(
-    ctx: Context, tx: Tx, ask: DecisionSubject, command: Decide, now: datetime, mandate: ApproverGroup
-) -> tuple[Verdict, DecisionSubject | None]:
-    """Judge a decision, and with it the 12-hour override that an approval of the same request needs.
-
-    The override is returned when the decision approves it, too: one click, and an approval of its own for each.
-    """
-    used_h, asked = await hours_used.used(tx, ask.request, now), ask.override
-    judged = _judged(ctx, ask, command, now, mandate, used_h)
-    if asked is None or judged.code != ReplyCode.OVERRIDE_FIRST or asked.state is not RequestState.PENDING:
-        return judged, None
-    token = await button(tx, asked.id, Decision.APPROVE, asked.quote_version, None)
-    over = await subject_by_token(tx, token) if token else None
-    allows_h = asked.job.hours + asked.job.already_hours
-    if over is None or total_hours(ask, command, used_h) > allows_h:
-        return judged, None
-    allowed = _judged(ctx, over, _of_hours(command), now, mandate, Decimal(0))
-    if not allowed.allowed:
-        return allowed, None
-    return _judged(ctx, ask, command, now, mandate, used_h, override=RequestState.APPROVED), over
-
-
-def _of_hours(command: Decide) -> Decide:
-    """Return the decision about the hours alone: an override has no amount, no limit and no terms to change."""
-    return replace(command, typed_amount=None, cap_usd=None, hours=None, seen=None, key="")
+    judged = await judge(ctx, tx, ask, command, now)
+    return _reply(ask, judged.verdict, judged.in_all_usd)
 
 
 async def _allow_hours(
     ctx: Context, tx: Tx, over: DecisionSubject, command: Decide, now: datetime, mandate: ApproverGroup
 ) -> None:
     """Record the approval of the 12-hour override, in the transaction of the approval of the spend."""
-    command, approved = _of_hours(command), Verdict(True, ReplyCode.APPROVED, "The request is approved.")
+    command, approved = of_hours(command), Verdict(True, ReplyCode.APPROVED, "The request is approved.")
     place = chosen_delegator(ctx.policy, request_facts(ctx.policy, over, command, mandate), command.decider)
     await _apply(ctx, tx, over, command, approved, now, place)
 
@@ -197,7 +162,7 @@ async def cancel(ctx: Context, command: Cancel) -> Reply:
             request, _ = await resolve(tx, command.request)
             ask = await subject_of_request(tx, request.id)
             asked = Decide(ask.token.token if ask.token else "", command.decider, command.reason)
-            judged = _judge(ctx.policy, ask, asked, now, decision=Decision.CANCEL)
+            judged = judge_cancel(ctx.policy, ask, asked, now)
             if judged.allowed and request.kind is RequestKind.OVERSPEND:
                 judged = NOT_WITHDRAWN  # Otherwise the overspend would never be approved or rejected.
             if judged.allowed:
@@ -210,12 +175,13 @@ async def cancel(ctx: Context, command: Cancel) -> Reply:
     return _reply(ask, judged)
 
 
-def _reply(ask: DecisionSubject, judged: Verdict) -> Reply:
+def _reply(ask: DecisionSubject, judged: Verdict, in_all_usd: Decimal = Decimal(0)) -> Reply:
     data: dict[str, object] = {"request_id": ask.request.id}
     if ask.option is not None:
         data |= {
             "offer_id": ask.option.offer_id,
             "expected_usd": ask.option.expected_usd,
+            "in_all_usd": in_all_usd,
             "worst_usd": ask.option.worst_usd,
             "price_usd_h": ask.option.price_usd_h,
             "spent_usd": ask.spent_usd,
@@ -225,78 +191,13 @@ def _reply(ask: DecisionSubject, judged: Verdict) -> Reply:
     return Reply(judged.allowed, judged.code, judged.sentence, data)
 
 
-def _judged(
-    ctx: Context,
-    ask: DecisionSubject,
-    command: Decide,
-    now: datetime,
-    mandate: ApproverGroup,
-    used_h: Decimal,
-    *,
-    override: RequestState | None = None,
-) -> Verdict:
-    """Judge by the rules, and refuse an approved option whose cloud can no longer be used.
-
-    `used_h` are the hours that its session had under earlier approvals. `override` is the state that its 12-hour
-    override gets with this decision; None leaves it as it is.
-    """
-    judged = _judge(ctx.policy, ask, command, now, mandate, used_h=used_h, override=override)
-    if judged.allowed and ask.action == Decision.APPROVE and ask.option and ask.option.cloud not in ctx.providers:
-        sentence = f"{ask.option.cloud} is no longer set up here. Approve another option, or reject the request."
-        return deny(ReplyCode.CLOUD_GONE, sentence)
-    doubt = clock_problem(ctx.clock) if ask.request.kind is RequestKind.EXTEND else ""
-    if judged.allowed and ask.action == Decision.APPROVE and doubt:
-        return deny(
-            ReplyCode.CLOCK_WRONG, f"Nothing can be bought now, because the clock is wrong: {doubt}. Try again later."
-        )
-    about = ask.request.kind in ABOUT_SESSION
-    over = about and (ask.session is None or (ask.session.state not in extension.EXTENDABLE and not ask.held))
-    if judged.allowed and ask.action == Decision.APPROVE and over:
-        return deny(ReplyCode.SESSION_OVER, "The session is ending or has ended, so it can't be extended.")
-    return judged
-
-
-def _judge(
-    policy: Policy,
-    ask: DecisionSubject,
-    command: Decide,
-    now: datetime,
-    mandate: ApproverGroup = ANYBODY,
-    decision: Decision | None = None,
-    used_h: Decimal = Decimal(0),
-    override: RequestState | None = None,
-) -> Verdict:
-    request = ask.request
-    job = request.job
-    decided = decision or Decision(ask.action)
-    facts = request_facts(policy, ask, command, mandate)
-    what = DecisionInput(
-        decision=decided,
-        quote_version=ask.version,
-        offer_id=ask.option.offer_id if ask.option else None,
-        typed_amount=command.typed_amount,
-        cap_usd=command.cap_usd,
-        reason=command.reason,
-        hours=command.hours,
-        seen=command.seen,
-    )
-    if request.kind is RequestKind.OVERRIDE_12H:
-        # More than twelve hours is never one person's own decision, whatever else the policy allows.
-        strict = replace(policy, allow_self_approval=False)
-        return verdict(strict, ApprovalPlan(1, request.rule, False, False), what, facts, command.decider, now)
-    total_h = total_hours(ask, command, used_h)
-    override = override or hours_used.state_of(ask.override, total_h)
-    if request.kind is RequestKind.EXTEND:
-        # This request is its own override: above the cap on hours, it is never one person's own decision either.
-        override = RequestState.APPROVED
-        if not job.makes_volume and override_sentence(job.already_hours, job.hours, policy):
-            policy = replace(policy, allow_self_approval=False)
-    if request.kind is RequestKind.OVERSPEND:
-        # Its hours are approved already; the cost is what is decided, and only people decide it.
-        override, policy = RequestState.APPROVED, replace(policy, auto_approve_below_usd=None)
-    needed = plan(policy, facts.worst_usd, facts.expected_usd, total_h, override, mandate)
-    needed = replace(needed, required=max(needed.required, request.required_approvals))
-    return verdict(policy, needed, what, facts, command.decider, now)
+async def _with_rule(tx: Tx, ask: DecisionSubject, needed: ApprovalPlan) -> DecisionSubject:
+    """Store how many approvals the approved offer needs, where the request was shown with those of another one."""
+    request, is_other = ask.request, ask.option is not None and ask.option.rank > 1
+    if ask.action != Decision.APPROVE or (needed.required == request.required_approvals and not is_other):
+        return ask
+    await amend(tx, Request, request.id, required_approvals=needed.required, rule=needed.rule)
+    return replace(ask, request=await tx.get_one(Request, request.id, populate_existing=True))
 
 
 async def _apply(
@@ -317,12 +218,12 @@ async def _apply(
         if actor.ref not in {
             vote.approver for vote in ask.votes
         }:  # One row per approver: a change of mind is in the journal.
-            _vote(tx, ask, command, "reject", now, None, place)
+            _vote(tx, ctx.policy, ask, command, "reject", now, None, place)
         await effects.close(ctx, tx, ask, RequestState.REJECTED, actor, command.reason, now, noted)
     elif judged.code == ReplyCode.CANCELLED:
         await effects.close(ctx, tx, ask, RequestState.CANCELLED, actor, command.reason, now)
     else:
-        approval = _vote(tx, ask, command, "approve", now, cover_of(ctx.policy, ask, command), place)
+        approval = _vote(tx, ctx.policy, ask, command, "approve", now, cover_of(ctx.policy, ask, command), place)
         if ask.request.kind is RequestKind.OVERSPEND and ask.option is not None:
             # It covers the rate that was shown: a machine may be started again at it, and buys nothing else.
             approval.price_cap_usd_h = price_cap(ask.option.price_usd_h, ctx.policy)
@@ -339,6 +240,7 @@ async def _apply(
 
 def _vote(
     tx: Tx,
+    policy: Policy,
     ask: DecisionSubject,
     command: Decide,
     decision: str,
@@ -363,6 +265,7 @@ def _vote(
         reason=command.reason,
         rule=ask.request.rule,
         on_behalf_of=place.ref if place else None,
+        two_above_usd=policy.two_approvers_above_usd if cover else None,
         digest=covered(ask.request.id, ask.request.quote_version, offer_id, cover, time_h) if cover else None,
         at=now,
     )

@@ -18,7 +18,7 @@ from bot.services.approvals.advance import cover_of
 from bot.services.approvals.terms import cover_of as cover_of_decision
 from bot.services.approvals.terms import spend_of
 from bot.services.budgets import enforcement
-from bot.services.grants import advances, amendments, approvers
+from bot.services.grants import advances, amendments, approvers, authority
 from bot.services.market.codec import offer_from_json
 from bot.services.people import eligibility
 from bot.services.runtime.commands import Decide
@@ -70,10 +70,9 @@ async def use(
     rows = await open_advances(tx, request.id)
     if not rows:
         return None
-    mandate = await approvers.approver_group(tx, ctx.policy, request, now)
     votes, refusal = list[_Vote](), "No offer is inside the approval in advance."
     for option in options:
-        votes, refusal = await _judge(ctx, tx, request, option, rows, people, mandate, now)
+        votes, refusal = await _judge(ctx, tx, request, option, rows, people, now)
         if not refusal:
             break
     if refusal:
@@ -114,7 +113,6 @@ async def _judge(
     option: Option,
     rows: Sequence[AdvanceApproval],
     people: Facts,
-    mandate: ApproverGroup,
     now: datetime,
 ) -> tuple[list[_Vote], str]:
     """Return the decisions that the approvals in advance are on this option, or why one of them is none."""
@@ -122,11 +120,12 @@ async def _judge(
     ask = await subject_by_token(tx, token) if token else None
     if token is None or ask is None:
         return [], "Its offer is gone."
-    votes = []
+    votes, mandate = [], await approvers.approver_group(tx, ctx.policy, request, now, option)
+    in_all_usd = option.expected_usd + (await authority.earlier(tx, request, now)).whole.expected_usd
     for row in rows:
         if row.approver not in people:  # Approved since the market was read; the next decision is as usual.
             return [], "It was approved in advance while its offer was being found."
-        typed = f"{money.cents(option.expected_usd)}" if row.confirmed_usd is not None else None
+        typed = f"{money.cents(in_all_usd)}" if row.confirmed_usd is not None else None
         command = Decide(token, people[row.approver], REASON, typed_amount=typed)
         covers = cover_of_decision(ctx.policy, ask, command)
         if covers is not None and row.total_cap_usd < covers[1]:
@@ -136,7 +135,7 @@ async def _judge(
         judged = await decisions.judged_in(ctx, tx, command, now)
         if not judged.ok:
             return [], judged.sentence
-        spend = spend_of(ctx.policy, ask, command)
+        spend = spend_of(ctx.policy, ask, command, in_all_usd)
         room = await enforcement.check_budgets(ctx, tx, spend, now) if spend is not None else None
         if room is not None and not room.verdict.allowed:
             return [], room.verdict.sentence

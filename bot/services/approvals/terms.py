@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 
+from bot.rules.approvals.authority import Authority, EarlierAuthority
 from bot.rules.approvals.decision import RequestFacts, linked
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.tiers import ApproverGroup
 from bot.rules.pricing import hours_cap
 from bot.rules.pricing.spend_limits import SetLimit, limit_in_force, price_cap, total_cap
 from bot.services.budgets import enforcement
-from bot.services.grants import amendments
+from bot.services.grants import amendments, authority
 from bot.services.market.codec import hold_hours
 from bot.services.runtime.commands import Decide
 from ledger.kernel.actor import Actor
@@ -21,10 +23,20 @@ from ledger.queries.decisions import DecisionSubject
 
 
 def total_hours(ask: DecisionSubject, command: Decide, used_h: Decimal) -> Decimal:
-    """Return all hours that a session would have: earlier ones, the approved ones, and a checkpoint hold."""
+    """Return all hours that a run would have: earlier ones, the approved ones, and a checkpoint hold."""
     time_h = amendments.time_of(ask.request, ask.votes, command.hours)
     total_h = ask.request.job.already_hours + time_h + used_h + (hold_hours(ask.option) if ask.option else 0)
     return hours_cap.counted(ask.request.job, total_h)
+
+
+def spend_on(ask: DecisionSubject, command: Decide, earlier: EarlierAuthority) -> tuple[Authority, Authority]:
+    """Return what a decision spends, and what was approved before for the same run."""
+    expected_usd, worst_usd = amounts_of(ask, command)
+    is_figure = authority.is_figure(ask.request)
+    before = earlier.before(is_figure=is_figure)
+    before = replace(before, hours=hours_cap.counted(ask.request.job, before.hours))
+    more = Authority(worst_usd, expected_usd, total_hours(ask, command, Decimal(0)))
+    return earlier.spend(more, is_figure=is_figure), before
 
 
 def request_facts(policy: Policy, ask: DecisionSubject, command: Decide, mandate: ApproverGroup) -> RequestFacts:
@@ -90,13 +102,18 @@ def limit_of(ask: DecisionSubject) -> SetLimit | None:
     )
 
 
-def spend_of(policy: Policy, ask: DecisionSubject, command: Decide) -> enforcement.PlannedSpend | None:
-    """Return what an approval takes from the budgets; None for one that buys nothing."""
+def spend_of(
+    policy: Policy, ask: DecisionSubject, command: Decide, in_all_usd: Decimal
+) -> enforcement.PlannedSpend | None:
+    """Return what an approval takes from the budgets; None for one that buys nothing.
+
+    `in_all_usd` is what the whole run is expected to cost: the amount that somebody types to exceed a budget.
+    """
     cover = cover_of(policy, ask, command)
     owner = ask.session.owner if ask.session else ask.request.requester
     if cover is None or ask.option is None:
         return None
-    return enforcement.spend_of(policy, ask.request, owner, cover, amounts_of(ask, command)[0])
+    return enforcement.spend_of(policy, ask.request, owner, cover, in_all_usd)
 
 
 def cover_of(policy: Policy, ask: DecisionSubject, command: Decide) -> tuple[Decimal, Decimal] | None:

@@ -10,19 +10,13 @@ from bot.rules.pricing import hours_cap
 from ledger.core import Tx
 from ledger.kernel.states import RequestState
 from ledger.models import Request
-from ledger.queries.lookups import lives_of, session_of
+from ledger.queries.lookups import lives_of
 
 
 async def hours_before(tx: Tx, session_id: str, approval_id: str | None, now: datetime) -> Decimal:
     """Count the hours that clouds may have billed for a session under other approvals; without one, under all."""
     lives = [(until or now) - sent_at for of, sent_at, until in await lives_of(tx, session_id) if of != approval_id]
     return sum((Decimal(str(one.total_seconds())) / 3600 for one in lives), Decimal(0))
-
-
-async def used(tx: Tx, request: Request, now: datetime) -> Decimal:
-    """Count the hours that the session of a requoted request has used before its next approval."""
-    session = await session_of(tx, request.id) if request.quote_version > 0 else None
-    return await hours_before(tx, session.id, None, now) if session else Decimal(0)
 
 
 def covered_by(override: Request | None) -> Decimal:

@@ -10,14 +10,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 
+from bot.rules.approvals.authority import ApprovalPlan, Authority, plan
 from bot.rules.approvals.decision import (
-    ApprovalPlan,
     DeciderFacts,
     Decision,
     DecisionInput,
     RequestFacts,
     linked,
-    plan,
     verdict,
 )
 from bot.rules.policy import volumes
@@ -94,7 +93,7 @@ async def judge(ctx: Context, tx: Tx, command: Adopt, orphan: Orphan, offer: Off
         grows = ctx.providers[offer.cloud].capabilities.volume_grows
         worst_usd += volumes.notices_usd(rate_usd_h, policy, grows=grows)
     mandate = await approvers.fresh(tx, policy, command.owner.ref, job, [(worst_usd, offer_to_json(offer))])
-    needed = plan(policy, worst_usd, expected_usd, command.hours, None, mandate)
+    needed = plan(policy, Authority(worst_usd, expected_usd, command.hours), mandate=mandate)
     voters = await _voters(tx, command, worst_usd, now - timedelta(seconds=policy.request_ttl_s))
     facts = RequestFacts(
         state=RequestState.PENDING,

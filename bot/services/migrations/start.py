@@ -12,6 +12,7 @@ from bot.rules.values.reply_code import ReplyCode
 from bot.rules.values.state_text import state_words
 from bot.services.access import authorization
 from bot.services.checkpoints.remote import RemoteLook, look
+from bot.services.grants import authority
 from bot.services.migrations.cheaper import cheaper_price
 from bot.services.migrations.movable import CHEAPER, agent_of, target_job, why_not
 from bot.services.requests import submit
@@ -40,6 +41,7 @@ class Migrate:
     session: str
     decider: DeciderFacts
     to: str = ""
+    by_agent: bool = False
 
 
 class _Refused(Exception):
@@ -82,7 +84,8 @@ async def migrate(ctx: Context, command: Migrate) -> Reply:
         if cheaper.max_price_usd_h is None:
             return refuse(ReplyCode.NOTHING_CHEAPER, cheaper.why, {"session_id": session.id})
         job = cheaper.narrows(job)
-    asks = Provision(command.key, command.decider.actor, session.channel, job)
+    run_id, actor = authority.run_of(view.request), command.decider.actor
+    asks = Provision(command.key, actor, session.channel, job, run_id, command.by_agent)
 
     async def store(tx: Tx, request_id: str) -> None:
         await _store(tx, view, request_id, found, command, now)

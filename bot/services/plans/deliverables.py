@@ -12,7 +12,8 @@ from typing import Literal
 import yaml
 from pydantic import Field
 
-from bot.rules.approvals.decision import plan as approval_plan
+from bot.rules.approvals.authority import Authority
+from bot.rules.approvals.authority import plan as approval_plan
 from bot.rules.market.filters import image_of
 from bot.rules.market.ranking import RankedOption
 from bot.rules.policy.policy import Policy
@@ -307,7 +308,8 @@ def _lifecycle(best: RankedOption, planned: Planned, policy: Policy) -> Lifecycl
     if able is None:
         raise ValueError("an option without the capabilities of its cloud")
     hours = costs.worst_hours or costs.hours
-    needed = approval_plan(policy, costs.worst_usd, costs.expected_usd, rented(hours) + costs.hold_hours)
+    spend = Authority(costs.worst_usd, costs.expected_usd, rented(hours) + costs.hold_hours)
+    needed = approval_plan(policy, spend)
     return Lifecycle(
         hours=hours,
         max_hours_without_override=policy.max_hours,

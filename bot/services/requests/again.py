@@ -6,8 +6,10 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 
 from bot.rules.approvals.approvers import is_same, linked
+from bot.rules.checkpoints.verification import place
 from bot.rules.values.command_text import cli_command
 from bot.rules.values.reply_code import ReplyCode
+from bot.services.grants import authority
 from bot.services.requests import submit
 from bot.services.runtime.commands import Provision, Reply, refuse
 from bot.services.runtime.context import Context
@@ -31,6 +33,7 @@ class Again:
     actor: Actor
     channel: str
     request: Request | None = None
+    by_agent: bool = False
 
 
 async def again(ctx: Context, command: Again) -> Reply:
@@ -50,7 +53,10 @@ async def again(ctx: Context, command: Again) -> Reply:
     if job.volume:  # It is found again by its name, wherever it is now.
         job = replace(job, candidates=(), regions=(), volume_session=None)
     job = job if is_own else replace(job, public_key=None, share=(), secrets=())
-    reply = await submit.provision(ctx, Provision(command.key, command.actor, command.channel, job))
+    # From its checkpoint it is the same run, which approvers judge as a whole. Without a store its work begins anew.
+    run_id = authority.run_of(earlier) if place(job.checkpoint) is not None else None
+    asks = Provision(command.key, command.actor, command.channel, job, run_id, command.by_agent)
+    reply = await submit.provision(ctx, asks)
     if not reply.ok:
         return reply
     return replace(reply, sentence=f"Again as {short_id(earlier.id)}.{without} {reply.sentence}")

@@ -5,10 +5,11 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from decimal import Decimal
 
-from bot.rules.approvals.approvers import groups
+from bot.rules.approvals.approvers import groups, name_of
 from bot.rules.approvals.reminders import reminders_due
 from bot.rules.policy.tiers import ApproverGroup
 from bot.rules.values.phrases import hours as say_hours
+from bot.rules.values.phrases import listed, plural
 from bot.services.grants import approvers, reopen
 from bot.services.grants.escalation import next_due
 from bot.services.notifications import request_message
@@ -20,6 +21,7 @@ from ledger.kernel.event_kind import EventKind
 from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import NotificationKind, RequestState
 from ledger.models import Request
+from ledger.queries.decisions import approvals_of
 from ledger.queries.journal import latest_events
 from ledger.queries.lookups import current_quote
 
@@ -51,7 +53,12 @@ async def expire_due(ctx: Context) -> int:
 async def _expire(tx: Tx, held: Claim, request: Request, now: datetime) -> None:
     """Expire a request; the next version of its message has no buttons."""
     open_s = int((request.expires_at - await _opened_at(tx, request)).total_seconds())
-    sentence = f"Nobody approved it within {say_hours(Decimal(open_s) / 3600)}."
+    given = [one.approver for one in await approvals_of(tx, request)]
+    within = f"within {say_hours(Decimal(open_s) / 3600)}"
+    sentence = f"Nobody approved it {within}."
+    if given:
+        needed = plural(request.required_approvals, "approval")
+        sentence = f"Only {listed(map(name_of, given))} approved it {within}. It needed {needed}."
     try:
         await move(
             tx,

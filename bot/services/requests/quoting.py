@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any, Final
 
-from bot.rules.approvals.decision import plan
+from bot.rules.approvals.authority import ApprovalPlan, Authority, plan
 from bot.rules.instances.gpu_check import AVOIDED_FOR, FAILED_DELIVERY
 from bot.rules.market.affordability import cannot_pay
 from bot.rules.market.filters import excluded
@@ -19,11 +19,12 @@ from bot.rules.market.listing import unknown_places
 from bot.rules.market.ranking import Ranked, rank
 from bot.rules.market.relaxation import ADVISED
 from bot.rules.policy import consumers
+from bot.rules.policy.tiers import ApproverGroup
 from bot.rules.pricing import hours_cap
 from bot.rules.values.phrases import Verdict, usd
 from bot.services.approvals import auto_approval, matched
 from bot.services.checkpoints.remote import unreadable
-from bot.services.grants import advances, approvers, escalation, hours_used, reopen
+from bot.services.grants import advances, approvers, authority, escalation, hours_used, reopen
 from bot.services.grants import override as grant_override
 from bot.services.market.answers import CloudAnswer, most_answered, nothing_found, refusals
 from bot.services.market.catalog import MarketAnswer
@@ -42,7 +43,7 @@ from ledger.kernel.ids import hex_token
 from ledger.kernel.job import JobRequest
 from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import RequestState
-from ledger.models import Quote, Request
+from ledger.models import Option, Quote, Request
 from ledger.queries.journal import quote_failures
 from ledger.queries.lookups import failed_machines, override_of
 from ledger.queries.session_costs import spent_before
@@ -160,7 +161,7 @@ async def _stored_or_closed(
 ) -> None:
     """Open the request for decision with its options, let it wait again, or close it where nothing fits."""
     judges = _Judges(
-        await auto_approval.ineligible(ctx, request.requester),
+        await auto_approval.ineligible(ctx, request),
         await matched.people_of(ctx, request.id) if request.job.may_wait else {},
     )
     now, approved = ctx.clock.now(), False
@@ -208,15 +209,9 @@ async def _offer(
     # People count the lines that they see: the numbers follow the list and not the whole market.
     options = [option_of(quote.id, place, option, now) for place, option in enumerate(ranked.options, 1)]
     tx.add_all([*options, *buttons_of(request.id, version, options)])
-    job, override, many = request.job, await override_of(tx, request.id), len(options)
-    worst, expected = max(one.worst_usd for one in options), max(one.expected_usd for one in options)
-    # Approvers are people, so the plan is the one for people. The checkpoint hold at the end is granted time too.
-    time_h = job.hours + max(map(hold_hours, options)) + await hours_used.used(tx, request, now)
-    time_h = hours_cap.counted(job, time_h)
-    mandate = await approvers.fresh(tx, ctx.policy, request.requester, job, approvers.shown(options))
-    by_people = replace(ctx.policy, auto_approve_below_usd=None)
-    needed = plan(by_people, worst, expected, time_h, hours_used.state_of(override, time_h), mandate, many)
-    judged = await auto_approval.judge(ctx, tx, request, options[0], now, mandate, judges.not_them)
+    job, override = request.job, await override_of(tx, request.id)
+    needed, mandate, earlier, time_h = await _planned(ctx, tx, request, options, override, now)
+    judged = await auto_approval.judge(ctx, tx, request, options[0], now, mandate, earlier, judges.not_them)
     rule = judged.sentence if judged.allowed else " ".join(filter(None, (needed.rule, judged.sentence)))
     due_at = escalation.next_due(ctx.policy, mandate, now, quote.expires_at, now)
     values = {
@@ -243,6 +238,26 @@ async def _offer(
         await escalation.remind_again(tx, moved, now)
     in_advance = await matched.use(ctx, tx, moved, options, judges.in_advance, now) if job.may_wait else None
     return judged.allowed or bool(in_advance)
+
+
+async def _planned(
+    ctx: Context, tx: Tx, request: Request, options: Sequence[Option], override: Request | None, now: datetime
+) -> tuple[ApprovalPlan, ApproverGroup, Authority, Decimal]:
+    """Plan the approval of each option, and return the one of the first: its group, what came before, and all hours.
+
+    Approvers are people, so the plans are those for people. The checkpoint hold at the end is granted time too.
+    """
+    job, by_people = request.job, replace(ctx.policy, auto_approve_below_usd=None)
+    earlier = (await authority.earlier(tx, request, now)).whole
+    time_h = hours_cap.counted(job, job.hours + max(map(hold_hours, options)))
+    total_h = time_h + hours_cap.counted(job, earlier.hours)
+    mandates = await approvers.fresh_of_each(tx, ctx.policy, request.requester, job, options, earlier)
+    state, plans = hours_used.state_of(override, total_h), list[ApprovalPlan]()
+    for option, mandate in zip(options, mandates, strict=True):
+        spend = Authority(option.worst_usd, option.expected_usd, time_h)
+        plans.append(plan(by_people, spend, earlier, state, mandate))
+        option.required_approvals = plans[-1].required
+    return plans[0], mandates[0], earlier, total_h
 
 
 async def _stored(tx: Tx, quote: Quote) -> Quote:

@@ -141,6 +141,8 @@ async def _add(
         job=job,
         reason=job.reason,
         channel=command.channel,
+        run_id=command.run_id,
+        by_agent=command.by_agent,
         expires_at=waits.until if waits else now + timedelta(seconds=ctx.policy.request_ttl_s),
         created_at=now,
         due_at=waits.from_at if waits else now,

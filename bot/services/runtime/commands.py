@@ -34,12 +34,18 @@ def refuse(code: ReplyCode, sentence: str, data: dict[str, Any] | None = None) -
 
 @dataclass(frozen=True, slots=True)
 class Provision:
-    """Request GPUs. `key` identifies the inbound message: the same key creates one request. Replies go to `channel`."""
+    """Request GPUs. `key` identifies the inbound message: the same key creates one request. Replies go to `channel`.
+
+    `run_id` is the first request of the run that it continues. `by_agent`: an AI agent asks with a person's rights, so
+    the policy approves nothing of it.
+    """
 
     key: str
     actor: Actor
     channel: str
     job: JobRequest
+    run_id: str | None = None
+    by_agent: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 from bot.rules.approvals.approvers import Deed
-from bot.rules.approvals.decision import plan
+from bot.rules.approvals.authority import Authority
 from bot.rules.policy import job_bounds, volumes
 from bot.rules.policy.job_bounds import BoundsVerdict
 from bot.rules.policy.policy import Policy
@@ -19,7 +19,7 @@ from bot.rules.values.reply_code import ReplyCode
 from bot.rules.values.state_text import state_words
 from bot.services.access import authorization
 from bot.services.checkpoints import hold
-from bot.services.grants import amendments, approvers, escalation, hours_used, reservations
+from bot.services.grants import amendments, approvers, authority, escalation, hours_used, reservations
 from bot.services.grants.requote import offer_again
 from bot.services.instances import volume_ends
 from bot.services.instances.transitions import ends_at, paid_until, volume_paid
@@ -176,7 +176,9 @@ async def _already(tx: Tx, session: Session, row: Instance, now: datetime) -> De
 async def _ask(ctx: Context, tx: Tx, session: Session, row: Instance, command: Extend, now: datetime) -> Reply:
     already, reason = await _already(tx, session, row, now), command.reason.strip()
     parent = await tx.get_one(Request, session.request_id)
-    above = "" if parent.job.makes_volume else extension.override_sentence(already, command.hours, ctx.policy)
+    earlier = await authority.earlier(tx, parent, now)
+    already_in_all = already + earlier.whole.hours
+    above = "" if parent.job.makes_volume else extension.override_sentence(already_in_all, command.hours, ctx.policy)
     if above and not reason:
         again = cli_command(f"extend {session.short_id} {command.hours.normalize():f}h WHY")
         return refuse(ReplyCode.REASON_NEEDED, f"{above} Say why: {again}")
@@ -196,10 +198,9 @@ async def _ask(ctx: Context, tx: Tx, session: Session, row: Instance, command: E
     every = [row] if row.node_rank is None else await instances_of_session(tx, session.id)
     price_usd_h = sum(((hold.disk_rate(one) if stopped else one.price_usd_h) for one in every), Decimal(0))
     costs = extension.estimate(price_usd_h, command.hours, ctx.policy)
-    by_people = replace(ctx.policy, auto_approve_below_usd=None)
-    mandate = await approvers.fresh(tx, ctx.policy, parent.requester, job, [(costs.worst_usd, row.offer)])
-    total = already + command.hours
-    needed = plan(by_people, costs.worst_usd, costs.expected_usd, total, RequestState.APPROVED, mandate)
+    total = already_in_all + command.hours
+    spend = Authority(costs.worst_usd, costs.expected_usd, already + command.hours)
+    needed, mandate = await approvers.planned(tx, ctx.policy, parent, job, spend, row.offer, earlier)
     # After the end there is nothing left to extend, so the request expires then.
     end = row.checkpoint_until if row.checkpoint_step in WAITS else session.deadline
     expires_at = min(now + timedelta(seconds=ctx.policy.request_ttl_s), max(end or now, now))

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from bot.rules.approvals.decision import plan
+from bot.rules.approvals.authority import Authority
 from bot.rules.instances.power import PowerAction
 from bot.rules.market.estimate import Component, Estimate
 from bot.rules.nodes.checkins import progress
@@ -23,7 +23,7 @@ from bot.rules.sessions.overspend import Agreed, Approved, Seen, SpendForecast
 from bot.rules.values.phrases import rates
 from bot.services.billing.metering import running_usd
 from bot.services.checkpoints import verification
-from bot.services.grants import amendments, approvers, escalation
+from bot.services.grants import amendments, approvers, authority, escalation
 from bot.services.grants.requote import offer_again
 from bot.services.instances import power
 from bot.services.instances.transitions import end_instance
@@ -245,11 +245,11 @@ async def _ask(
 ) -> None:
     session = await tx.get_one(Session, one.session_id, populate_existing=True)
     parent = await tx.get_one(Request, one.request_id)
-    row = one.row
-    figure = money.cents_even(overspend.projected(forecast, now))
-    by_people = replace(ctx.policy, auto_approve_below_usd=None)
-    mandate = await approvers.fresh(tx, ctx.policy, parent.requester, parent.job, [(figure, row.offer)])
-    needed = plan(by_people, figure, figure, Decimal(session.hours), RequestState.APPROVED, mandate)
+    row, figure = one.row, money.cents_even(overspend.projected(forecast, now))
+    earlier, spend = await authority.earlier(tx, parent, now), Authority(figure, figure, Decimal(session.hours))
+    needed, mandate = await approvers.planned(
+        tx, ctx.policy, parent, parent.job, spend, row.offer, earlier, is_figure=True
+    )
     can_pause = not power.cannot_pause(ctx, row)
     said = overspend.question(forecast, ctx.policy.overspend_answer_s // 60, can_pause=can_pause, now=now)
     if about_rate:

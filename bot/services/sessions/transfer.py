@@ -12,7 +12,7 @@ from datetime import datetime
 from decimal import Decimal
 
 from bot.rules.approvals.approvers import DeciderFacts, Deed, is_same, linked
-from bot.rules.approvals.decision import plan
+from bot.rules.approvals.authority import Authority, plan
 from bot.rules.pricing import hours_cap
 from bot.rules.sessions import transfer as rules
 from bot.rules.values.command_text import cli_command
@@ -225,7 +225,8 @@ async def _room(
     job = view.request.job
     mandate = await approvers.fresh(tx, ctx.policy, to.ref, job, [(total_usd, view.instance.offer)])
     by_people, hours = replace(ctx.policy, auto_approve_below_usd=None), Decimal(session.hours)
-    needed = plan(by_people, total_usd, total_usd, hours, RequestState.APPROVED, mandate)
+    whole = Authority(total_usd, total_usd, hours)
+    needed = plan(by_people, whole, override_state=RequestState.APPROVED, mandate=mandate)
     above = hours_cap.is_above(ctx.policy, hours_cap.counted(job, job.already_hours + hours))
     if wrong := rules.approved_for(ctx.policy, to, votes, needed, mandate, above_cap=above):
         return Room(wrong)

@@ -6,13 +6,13 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 
-from bot.rules.approvals.decision import plan
+from bot.rules.approvals.authority import Authority
 from bot.rules.market.estimate import Component, Estimate
 from bot.rules.sessions.volume_end import DAY, LEAST_NOTICE
 from bot.rules.values.command_text import cli_command
 from bot.rules.values.phrases import hours as say_hours
 from bot.rules.values.phrases import plural, rate, usd
-from bot.services.grants import approvers, escalation, reservations
+from bot.services.grants import approvers, authority, escalation, reservations
 from bot.services.grants.requote import offer_again
 from bot.services.instances.transitions import paid_until, volume_paid
 from bot.services.notifications import request_message
@@ -94,9 +94,8 @@ async def _ask(ctx: Context, tx: Tx, session: Session, row: Instance, now: datet
         f"{written:%Y-%m-%d %H:%M} UTC, with {plural(ctx.policy.volume_grace_days, 'day')} of notices. "
         f"Otherwise it is deleted {session.deadline:%Y-%m-%d %H:%M} UTC."
     )
-    policy = replace(ctx.policy, auto_approve_below_usd=None)
-    mandate = await approvers.fresh(tx, ctx.policy, parent.requester, parent.job, [(figure, row.offer)])
-    needed = plan(policy, figure, figure, Decimal(session.hours), RequestState.APPROVED, mandate)
+    earlier, spend = await authority.earlier(tx, parent, now), Authority(figure, figure)
+    needed, mandate = await approvers.planned(tx, ctx.policy, parent, parent.job, spend, row.offer, earlier)
     end = max(session.deadline or now, now)
     asked = Request(
         id=new_id("req", now),

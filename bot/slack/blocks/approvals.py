@@ -49,6 +49,11 @@ def machine_title(view: RequestView) -> str:
     return f"{line(option).gpus} for {hours(approved_hours(view))}"
 
 
+def missing_approvals(view: RequestView) -> int:
+    """Return how many approvals a request still needs."""
+    return max(view.request.required_approvals - len(votes_of(view)), 1)
+
+
 def approver_names(votes: Iterable[Approval]) -> str:
     """Mention who approved, and for whom a delegate did."""
     return " and ".join(_approver(vote) for vote in list(votes)[:4])

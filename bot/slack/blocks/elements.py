@@ -11,8 +11,9 @@ from typing import Any, Final
 
 from bot.blockkit import clean, escape, mrkdwn, plain
 from bot.blockkit.text import ELLIPSIS, shorten
+from bot.rules.approvals.approvers import is_slack_group
 from bot.rules.values.command_text import in_slack
-from bot.rules.values.phrases import usd
+from bot.rules.values.phrases import listed, usd
 from ledger.kernel.actor import Actor, ActorKind
 
 Block = dict[str, Any]
@@ -161,12 +162,15 @@ def mentions(names: Iterable[str]) -> str:
     return ", ".join(people[:20]) + (" and others" if len(people) > 20 else "")
 
 
-def alternatives(names: Iterable[str]) -> str:
-    """Format people and user groups of whom one is enough: `@bob or @carol`."""
-    found = [mentions([name]) for name in names]
+def alternatives(names: Iterable[str], needed: int = 1) -> str:
+    """Format people and user groups: `@bob or @carol`, and `@bob and @carol` where all of them are needed."""
+    every = list(names)
+    found = [mentions([name]) for name in every]
     if len(found) > 20:
         found = [*found[:20], "others"]
-    return " or ".join(filter(None, [", ".join(found[:-1]), *found[-1:]]))
+    # How many people are in a user group is not known here.
+    all_needed = len(every) <= needed and not any(map(is_slack_group, every))
+    return listed(found, "and" if all_needed else "or")
 
 
 def channel(name: str) -> str:

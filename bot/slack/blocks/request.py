@@ -25,6 +25,7 @@ from bot.slack.blocks.approvals import (
     approved_hours,
     approver_names,
     machine_title,
+    missing_approvals,
     override_given,
     override_note,
     votes_of,
@@ -239,8 +240,7 @@ def _notes(view: RequestView, policy: Policy, facts: CardFacts, short: int) -> l
 def _needs(view: RequestView, policy: Policy, facts: CardFacts) -> list[str]:
     """Say who has approved, how many approvals are missing and from whom, and until when."""
     request, votes = view.request, votes_of(view)
-    names = free_approvers(view, policy, facts)
-    missing = max(request.required_approvals - len(votes), 1)
+    names, missing = free_approvers(view, policy, facts), missing_approvals(view)
     more = " more" if votes else ""
     parts = [f":white_check_mark: {approver_names(votes)}"] if votes else []
     if names:
@@ -256,7 +256,8 @@ def free_approvers(view: RequestView, policy: Policy, facts: CardFacts) -> str:
     """Mention the people who can still approve a request; empty for nobody."""
     names = mentioned_approvers(policy, facts.mandate, facts.not_them)
     voted = {ref for vote in votes_of(view) for ref in (vote.approver, vote.on_behalf_of) if ref}
-    return alternatives(name for name in names if not any(ref == name or ref.endswith(f"/{name}") for ref in voted))
+    free = [name for name in names if not any(ref == name or ref.endswith(f"/{name}") for ref in voted)]
+    return alternatives(free, missing_approvals(view))
 
 
 def request_buttons(view: RequestView) -> list[Block]:
@@ -387,7 +388,7 @@ def _without_offers(view: RequestView) -> tuple[list[str], list[Block]]:
         reason = [quote_block(request.outcome, REASON_MAX)] if request.outcome else []
         return [said, outcome], [section(f"{_who(view, verb)}\n{said}"), *reason]
     if request.state is _R.EXPIRED:
-        said = f":alarm_clock: *Expired*. {outcome} Ask again for fresh offers."
+        said = f":alarm_clock: *Expired*. {mentioned(outcome)} Ask again for fresh offers."
         return [said], [section(f"{_who(view, 'Expired')}\n{said}")]
     said = f":mag: {safe(request.outcome, 2_000) or 'No offer fits now.'}"
     return [said], [section(f"{_who(view, 'No offer')}\n{said}")]

@@ -30,6 +30,12 @@ async def open_migration_of(tx: AsyncSession, session_id: str) -> Migration | No
     return await tx.scalar(select(Migration).where(mine, Migration.step.not_in(OVER)).limit(1))
 
 
+async def sources_of_moves(tx: AsyncSession, request_ids: Collection[str]) -> dict[str, str]:
+    """Return the request of the run's machine of now for each of these requests for another one."""
+    query: Any = select(Migration.request_id, Migration.source_request_id)
+    return dict((await tx.execute(query.where(Migration.request_id.in_(request_ids)))).all())
+
+
 async def last_migration_of(tx: AsyncSession, session_id: str, request_id: str) -> Migration | None:
     """Return the newest migration that a session is the source or the target of."""
     mine = or_(Migration.source_session_id == session_id, Migration.request_id == request_id)

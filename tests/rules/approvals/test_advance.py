@@ -11,7 +11,8 @@ import pytest
 
 from bot.rules.approvals.advance import Cover, MatchedSpend, may_approve, outside
 from bot.rules.approvals.approvers import DeciderFacts
-from bot.rules.approvals.decision import ApprovalPlan, RequestFacts
+from bot.rules.approvals.authority import ApprovalPlan
+from bot.rules.approvals.decision import RequestFacts
 from bot.rules.policy.policy import Policy
 from bot.rules.values.phrases import Verdict
 from bot.rules.values.reply_code import ReplyCode

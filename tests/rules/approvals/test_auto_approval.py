@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from bot.rules.approvals.authority import NOTHING, Authority
 from bot.rules.approvals.auto_approval import AUTO_APPROVAL_PREFIX, auto_approval, fingerprint, signer
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.validation import validated
@@ -28,7 +29,8 @@ POLICY = validated(
 def judged(policy: Policy = POLICY, worst: str = "4", **changes: Any) -> Verdict:
     given: dict[str, Any] = {"approved_usd": Decimal(0), "asked_before": False, "now": START} | changes
     hours = given.pop("hours", Decimal(2))
-    return auto_approval(policy, Decimal(worst), given.pop("expected", Decimal(worst)), hours, **given)
+    spend = Authority(Decimal(worst), given.pop("expected", Decimal(worst)), hours)
+    return auto_approval(policy, spend, given.pop("earlier", NOTHING), **given)
 
 
 def test_a_small_spend_is_approved_and_says_who_signed_for_it() -> None:

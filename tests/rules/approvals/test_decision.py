@@ -12,15 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.rules.approvals.approvers import ANYBODY, eligible_delegators
+from bot.rules.approvals.authority import ApprovalPlan, Authority, plan
 from bot.rules.approvals.decision import (
-    ApprovalPlan,
     DeciderFacts,
     Decision,
     DecisionInput,
     RequestFacts,
     is_requester,
     linked,
-    plan,
     verdict,
 )
 from bot.rules.policy.policy import Policy
@@ -67,7 +66,7 @@ def judge(
 def made(
     policy: Policy, worst: str, expected: str, hours: str = "6", state: RequestState | None = None
 ) -> ApprovalPlan:
-    return plan(policy, Decimal(worst), Decimal(expected), Decimal(hours), state)
+    return plan(policy, Authority(Decimal(worst), Decimal(expected), Decimal(hours)), override_state=state)
 
 
 def test_every_spend_needs_one_approver_by_default() -> None:
@@ -82,9 +81,10 @@ def test_two_approvers_above_an_amount() -> None:
     found = made(policy, "50.01", "40")
     assert found.required == 2
     assert "$50.01 is above $50.00" in found.rule
-    several = plan(policy, Decimal("50.01"), Decimal(101), Decimal(6), options=3).rule
-    assert "up to $50.01 for the most expensive option is above $50.00" in several
-    assert "Above $100.00 the approver types the amount." in several
+    earlier = Authority(Decimal("49.01"), Decimal(60), Decimal(3))
+    slice_of_it = plan(policy, Authority(Decimal(1), Decimal(41), Decimal(3)), earlier).rule
+    assert "up to $50.01 in all is above $50.00" in slice_of_it
+    assert "Above $100.00 the approver types the amount." in slice_of_it
 
 
 def test_automatic_approval_is_off_until_the_policy_says_so() -> None:

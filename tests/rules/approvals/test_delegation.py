@@ -8,7 +8,8 @@ from datetime import date, timedelta
 import pytest
 
 from bot.rules.approvals.approvers import DeciderFacts, eligible_delegators
-from bot.rules.approvals.decision import ApprovalPlan, DecisionInput, RequestFacts, chosen_delegator, verdict
+from bot.rules.approvals.authority import ApprovalPlan
+from bot.rules.approvals.decision import DecisionInput, RequestFacts, chosen_delegator, verdict
 from bot.rules.approvals.delegation import last_moment, may_delegate
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.tiers import ApprovalTier, ApproverGroup

@@ -20,7 +20,8 @@ from bot.rules.approvals.approvers import (
     mentioned_approvers,
     with_steps,
 )
-from bot.rules.approvals.decision import plan, verdict
+from bot.rules.approvals.authority import Authority, plan
+from bot.rules.approvals.decision import verdict
 from bot.rules.policy import tiers
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.tiers import ApprovalTier, ApproverGroup, Weighed
@@ -114,17 +115,17 @@ def test_who_is_asked_and_who_may_decide() -> None:
 
 def test_a_tier_says_how_many_of_whom_and_why() -> None:
     mandate = ApproverGroup(LARGE, tiers.because(LARGE, SPEND))
-    found = plan(POLICY, Decimal(300), Decimal(90), Decimal(6), mandate=mandate)
+    found = plan(POLICY, Authority(Decimal(300), Decimal(90), Decimal(6)), mandate=mandate)
     assert (found.required, found.rule) == (
         2,
         "Tier large: needs 2 approvals from finance, because up to $300.00 is above $200.00.",
     )
     cheap = replace(POLICY, auto_approve_below_usd=Decimal(50), two_approvers_above_usd=Decimal(1))
     one = ApproverGroup(ApprovalTier("every"))
-    assert plan(cheap, Decimal("0.5"), Decimal("0.5"), Decimal(1), mandate=one).rule == (
+    assert plan(cheap, Authority(Decimal("0.5"), Decimal("0.5"), Decimal(1)), mandate=one).rule == (
         "Tier every: needs 1 approval from approvers."
     )
-    assert plan(cheap, Decimal(2), Decimal(1), Decimal(1), mandate=one).required == 2
+    assert plan(cheap, Authority(Decimal(2), Decimal(1), Decimal(1)), mandate=one).required == 2
 
 
 @pytest.mark.parametrize(
@@ -169,7 +170,7 @@ def test_a_table_from_strict_to_loose_is_taken() -> None:
 
 def test_a_decision_of_another_group_is_refused_and_withdrawing_is_not() -> None:
     large, boss = ApproverGroup(LARGE), facts("UBOSS")
-    needed = plan(POLICY, Decimal(300), Decimal(90), Decimal(6), mandate=large)
+    needed = plan(POLICY, Authority(Decimal(300), Decimal(90), Decimal(6)), mandate=large)
     request = replace(REQUEST, mandate=large)
     for what, code in ((APPROVE, "other_group"), (REJECT, "other_group"), (CANCEL, "cancelled")):
         assert verdict(POLICY, needed, what, request, boss, NOW).code == code

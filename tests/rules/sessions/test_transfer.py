@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from bot.rules.approvals.approvers import ANYBODY, DeciderFacts
-from bot.rules.approvals.decision import ApprovalPlan
+from bot.rules.approvals.authority import ApprovalPlan
 from bot.rules.policy.policy import Policy
 from bot.rules.sessions.transfer import OFFERED_FOR, approved_for, expires
 from bot.rules.values.reply_code import ReplyCode

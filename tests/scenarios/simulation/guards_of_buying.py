@@ -10,6 +10,7 @@ MOVES, CLAIMS = "ledger.core.moves", "ledger.core.claims"
 CREATES, LATE = "tests/scenarios/faults/test_creates.py", "tests/scenarios/faults/test_late_answers.py"
 REQUOTE, LAUNCHES = "tests/services/instances/test_requote.py", "tests/services/instances/test_launch.py"
 DECIDING = "tests/services/approvals/test_decisions.py"
+AUTHORITY = "tests/services/approvals/test_authority.py"
 
 _IN_PLACE = Edit(DECISION, "    return _in_place_of(policy, request, decider)", "    return None")
 
@@ -213,6 +214,30 @@ _DECISIONS = (
         Law.DECISION,
         (Edit(DECISION, "    left = needed.required - len(request.approvals) - 1", "    left = 0"),),
         test=f"{DECIDING}::test_two_approvers_take_the_option_that_the_first_one_fixed",
+    ),
+    Guard(
+        "the parts of a run count together",
+        Law.DECISION,
+        (Edit("bot.rules.approvals.authority", "    whole = spend + earlier", "    whole = spend"),),
+        test=f"{AUTHORITY}::test_six_extensions_by_the_same_person_need_a_second_one",
+    ),
+    Guard(
+        "a run continued from its checkpoint counts on",
+        Law.DECISION,
+        (
+            Edit(
+                "bot.services.requests.again",
+                "    run_id = authority.run_of(earlier)",
+                "    run_id = None and earlier.id",
+            ),
+        ),
+        test=f"{AUTHORITY}::test_again_from_its_checkpoint_counts_on_in_dollars_and_hours",
+    ),
+    Guard(
+        "an AI agent has no approver rights",
+        Law.DECISION,
+        (Edit("bot.api.dependencies", "    return who.as_agent() if is_agent else who", "    return who"),),
+        test="tests/api/test_matrix.py::test_an_agent_with_an_approvers_key_approves_nothing_in_any_spelling",
     ),
     Guard(
         "the override above twelve hours",

@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping
 
 from bot.services.audit.invariants import (
     announced,
+    authority,
     graces,
     history,
     jobs,
@@ -56,6 +57,7 @@ async def check(
         *jobs.check(books),
         *migrations.check(books),
         *spending.check(books),
+        *authority.check(books),
         *money.check(books, steps_s),
         *node_sets.check(books),
         *volumes.check(books),
