@@ -255,7 +255,7 @@ async def _accept(
     view = await _book_until_now(ctx, tx, session.id, now)
     names = Whose.of([to, *linked(ctx.policy, to)])
     shared = (await shared_with(tx, [session.request_id])).get(session.request_id, ())
-    await transfers.change_owner(tx, session, to.ref, [one for one in shared if one in names])
+    await transfers.change_owner(tx, session, to.ref, [one for one in shared if one in names], now)
     total_usd, rate_usd_h = remaining(ctx, view, now)
     spend = PlannedSpend(to.ref, session.label or ctx.policy.project, total_usd, rate_usd_h, total_usd)
     await enforcement.reserved(ctx, tx, spend, room, now)

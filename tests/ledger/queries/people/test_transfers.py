@@ -94,7 +94,7 @@ async def test_the_whole_family_gets_the_new_owner(db: Database) -> None:
         await tx.flush()
         assert [one.id for one in await transfers.undecided_of(tx, asked.id)] == [more.id]
         assert [one.id for one in await transfers.votes_of(tx, asked.id)] == [vote.id]
-        await transfers.change_owner(tx, session, rows.BEN.ref, [rows.BEN.ref])
+        await transfers.change_owner(tx, session, rows.BEN.ref, [rows.BEN.ref], START + HOUR)
     async with db.read() as tx:
         assert (await tx.get_one(Session, session.id)).owner == rows.BEN.ref
         assert {(await tx.get_one(Request, one.id)).requester for one in (asked, more)} == {rows.BEN.ref}
