@@ -8,9 +8,9 @@ from sqlalchemy import Boolean, ForeignKey, Index, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from ledger.kernel.columns import EnumText, SafeString, SafeText, UtcDateTime
-from ledger.kernel.credential_kind import CredentialKind
-from ledger.kernel.key_problem import KeyProblem
-from ledger.kernel.transfer_state import TransferState
+from ledger.kernel.people.credential_kind import CredentialKind
+from ledger.kernel.people.key_problem import KeyProblem
+from ledger.kernel.people.transfer_state import TransferState
 from ledger.models.base import Base
 
 

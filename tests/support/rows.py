@@ -19,7 +19,7 @@ from bot.rules.values.labels import LabelKey
 from bot.services.market.codec import estimate_to_json, offer_to_json
 from ledger.core.writes import book
 from ledger.kernel.actor import Actor, ActorKind
-from ledger.kernel.credential_kind import CredentialKind
+from ledger.kernel.people.credential_kind import CredentialKind
 from ledger.kernel.entry_kind import EntryKind
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.grant import GrantKind

@@ -9,7 +9,7 @@ from bot.rules.nodes.authorized_keys import PersonKey
 from bot.rules.policy.policy import Policy
 from ledger.core import Tx
 from ledger.kernel.actor import Actor
-from ledger.kernel.credential_kind import CredentialKind
+from ledger.kernel.people.credential_kind import CredentialKind
 from ledger.models import Request, Session, SshKey
 from ledger.queries.access import Whose, shared_with
 from ledger.queries.lookups import public_keys

@@ -10,8 +10,8 @@ from typing import Any
 from sqlalchemy import select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from ledger.kernel.credential_kind import CredentialKind
-from ledger.kernel.transfer_state import TransferState
+from ledger.kernel.people.credential_kind import CredentialKind
+from ledger.kernel.people.transfer_state import TransferState
 from ledger.models import Session, SessionCredential, Transfer
 
 Credentials = dict[str, tuple[SessionCredential, ...]]

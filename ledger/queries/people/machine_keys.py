@@ -10,7 +10,7 @@ from sqlalchemy import exists, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.engine.db import insert_for
-from ledger.kernel.key_problem import KeyProblem
+from ledger.kernel.people.key_problem import KeyProblem
 from ledger.kernel.states import OPEN_INSTANCE, InstanceState
 from ledger.models import Instance, MachineKey, Session
 from ledger.queries.access import Whose, own_or_shared

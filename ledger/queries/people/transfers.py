@@ -8,8 +8,8 @@ from datetime import datetime
 from sqlalchemy import delete, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from ledger.kernel.people.transfer_state import TransferState
 from ledger.kernel.states import ENDABLE_SESSION, RequestState
-from ledger.kernel.transfer_state import TransferState
 from ledger.models import Approval, Disk, Instance, Node, Request, Session, Share, Transfer
 from ledger.queries.access import Whose
 from ledger.queries.people.credentials import end_credentials

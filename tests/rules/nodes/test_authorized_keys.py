@@ -19,7 +19,7 @@ from bot.rules.nodes.authorized_keys import (
     sent,
     sentence,
 )
-from ledger.kernel.key_problem import KeyProblem
+from ledger.kernel.people.key_problem import KeyProblem
 from ledger.kernel.login_problem import LoginProblem
 
 ANN, BEN = "ssh-ed25519 QUFBQQ==", "ssh-rsa QkJCQg=="

@@ -7,8 +7,8 @@ from datetime import timedelta
 import pytest
 
 from ledger.engine.db import Database
-from ledger.kernel.credential_kind import CredentialKind
-from ledger.kernel.transfer_state import TransferState
+from ledger.kernel.people.credential_kind import CredentialKind
+from ledger.kernel.people.transfer_state import TransferState
 from ledger.models import Transfer
 from ledger.queries.people import credentials
 from tests.support import rows

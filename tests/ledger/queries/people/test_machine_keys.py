@@ -7,7 +7,7 @@ from typing import Any
 
 from ledger.engine.db import Database
 from ledger.kernel.actor import Actor
-from ledger.kernel.key_problem import KeyProblem
+from ledger.kernel.people.key_problem import KeyProblem
 from ledger.kernel.states import InstanceState, SessionState
 from ledger.models import Instance, Share
 from ledger.queries.access import Whose

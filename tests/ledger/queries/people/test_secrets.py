@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ledger.engine.db import Database
-from ledger.kernel.credential_kind import CredentialKind
+from ledger.kernel.people.credential_kind import CredentialKind
 from ledger.kernel.states import SessionState
 from ledger.models import Secret
 from ledger.queries.access import Whose
