@@ -19,12 +19,12 @@ from bot.rules.values.labels import LabelKey
 from bot.services.market.codec import estimate_to_json, offer_to_json
 from ledger.core.writes import book
 from ledger.kernel.actor import Actor, ActorKind
-from ledger.kernel.people.credential_kind import CredentialKind
 from ledger.kernel.entry_kind import EntryKind
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.grant import GrantKind
 from ledger.kernel.ids import new_id
 from ledger.kernel.job import GpuConstraint, JobRequest
+from ledger.kernel.people.credential_kind import CredentialKind
 from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import GrantState, InstanceState, OrphanState, RequestState, SessionState
 from ledger.models import (

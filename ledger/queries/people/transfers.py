@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from datetime import datetime
 
-from sqlalchemy import delete, or_, select, update
+from sqlalchemy import delete, func, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.kernel.people.transfer_state import TransferState
@@ -31,6 +31,18 @@ async def is_offered(tx: AsyncSession, session_id: str, whose: Whose) -> bool:
     """Whether a session is offered to somebody now."""
     found = await offer_of(tx, session_id)
     return found is not None and found.to_person in whose
+
+
+async def left_at(tx: AsyncSession, request_id: str, whose: Whose) -> datetime | None:
+    """Return when somebody last gave away the session that a request is about; None where they never did."""
+    family = select(func.coalesce(Request.parent_id, Request.id)).where(Request.id == request_id).scalar_subquery()
+    query = (
+        select(Transfer.closed_at)
+        .join(Session, Session.id == Transfer.session_id)
+        .where(Session.request_id == family, Transfer.state == TransferState.ACCEPTED)
+        .where(whose.where(Transfer.from_owner))
+    )
+    return await tx.scalar(query.order_by(Transfer.closed_at.desc()).limit(1))
 
 
 async def close_offer(tx: AsyncSession, transfer_id: str, state: TransferState, at: datetime) -> bool:

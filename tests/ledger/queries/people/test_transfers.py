@@ -6,9 +6,9 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 from ledger.engine.db import Database
+from ledger.kernel.people.transfer_state import TransferState
 from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import RequestState, SessionState
-from ledger.kernel.people.transfer_state import TransferState
 from ledger.models import Disk, Node, Request, Session, Share, Transfer
 from ledger.queries.access import Whose
 from ledger.queries.people import transfers
