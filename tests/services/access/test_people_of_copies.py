@@ -5,14 +5,17 @@ The services are the real ones, and so are the keys that a create brings. The ma
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import partial
 from itertools import product
 
 import pytest
 from sqlalchemy import text, update
+from starlette.requests import Request as HttpRequest
+from starlette.responses import Response
 
 from bot.services.access import job_secrets, key_holders, machine_keys, sharing
 from bot.services.access.job_secrets import StoreSecret
@@ -189,9 +192,9 @@ async def over(tx: Tx, instance_id: str) -> None:
 
 
 @asynccontextmanager
-async def people(w: World) -> AsyncIterator[dict[str, str]]:
+async def people(w: World, store: Shelf | None = None) -> AsyncIterator[dict[str, str]]:
     """Everybody has a key and a secret of the same name, and the store has a checkpoint."""
-    shelf = Shelf()
+    shelf = store or Shelf()
     shelf.put("run/step-90/model.pt", 1_000, w.clock.now())
     async with served(shelf) as stores:
         looks_at(w, stores)
@@ -229,3 +232,56 @@ async def test_every_order_of_three(bare: World, first: Deed) -> None:
             await walk.begin()
             for number, deed in enumerate((first, *rest)):
                 await walk.do(deed, number)
+
+
+async def test_while_a_run_moves_both_of_its_sides_have_the_same_people(bare: World) -> None:
+    async with people(bare) as keys:
+        walk = Walk(bare, keys)
+        await walk.begin()
+        ctx, source = bare.ctx, walk.request_id
+        target = ok(await migrate(ctx, Migrate("move", walk.session_id, facts(ALICE))))
+
+        async def shares() -> list[tuple[str, ...]]:
+            return [(await bare.view(one)).shared_with for one in (source, target)]
+
+        assert await shares() == [(DAVE.ref,)] * 2
+        ok(await sharing.change(ctx, ShareWith(source, ALICE, DAVE, off=True)))
+        assert await shares() == [()] * 2
+        bare.clock.advance(1)
+        ok(await sharing.change(ctx, ShareWith(target, ALICE, EVE)))
+        assert await shares() == [(EVE.ref,)] * 2
+        ok(await sharing.change(ctx, ShareWith(target, ALICE, EVE)))
+        walk.shared = [EVE.ref]
+        _, instance_id = await walk.launched(target)
+        await walk.check(target, instance_id)
+        ok(await sharing.change(ctx, ShareWith(source, ALICE, EVE, off=True)))
+        walk.shared = []
+        await walk.check(target, instance_id)
+        await walk.check(source, (await walk.instance()).id)
+        # Each side told Dave that it is shared with him, and one message said that it is no longer.
+        told = [one.subject for one in (await bare.books()).notifications if one.destination == DAVE.id]
+        assert sorted("unshared" in one for one in told) == [False, False, True]
+
+
+@dataclass
+class SlowShelf(Shelf):
+    """A store that lets something else happen before its first answer."""
+
+    meanwhile: Callable[[], Awaitable[None]] | None = None
+
+    async def s3(self, request: HttpRequest) -> Response:
+        if (happens := self.meanwhile) is not None:
+            self.meanwhile = None
+            await happens()
+        return await super().s3(request)
+
+
+async def test_a_session_that_got_another_owner_meanwhile_is_not_moved(bare: World) -> None:
+    shelf = SlowShelf()
+    async with people(bare, shelf) as keys:
+        walk = Walk(bare, keys)
+        await walk.begin()
+        shelf.meanwhile = partial(walk.do, Deed.TRANSFER, 1)
+        refused = await migrate(bare.ctx, Migrate("move", walk.session_id, facts(ALICE)))
+        assert refused.code == "stale"
+        assert [one.kind for one in (await bare.books()).requests] == ["provision"]
