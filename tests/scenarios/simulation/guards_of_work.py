@@ -104,7 +104,7 @@ WORK = (
         test=f"{COPIES}::test_a_copy_has_the_people_of_now",
     ),
     Guard(
-        "a job is stored without its people",
+        "a job is stored without keys, shares and secrets",
         Law.PEOPLE,
         (
             Edit(
