@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
-from bot.rules.approvals.approvers import is_same, linked
+from bot.rules.approvals.approvers import Deed, is_same, linked
 from bot.rules.values.command_text import cli_command
 from bot.rules.values.reply_code import ReplyCode
+from bot.services.people import eligibility
 from bot.services.requests import submit
 from bot.services.runtime.commands import Provision, Reply, refuse
 from bot.services.runtime.context import Context
@@ -28,10 +29,7 @@ NOTHING = refuse(
 
 
 async def _asked_anew(tx: Tx, request_id: str, job: JobRequest) -> JobRequest:
-    """Return the job with the people who are on the session now; the new request is refused where one can't be.
-
-    What an earlier owner brought, and whoever was removed, is left out.
-    """
+    """Return the job with the people who are on the session now, without those who were removed or gave it away."""
     mine = (await credentials_of(tx, [request_id])).get(request_id, ())
     people = tuple(share.person for share in await shares_of(tx, request_id))
     return replace(job, public_key=own_key(mine), share=people, secrets=secret_names(mine))
@@ -61,10 +59,13 @@ async def again(ctx: Context, command: Again) -> Reply:
         job = replace(job, candidates=(), regions=(), volume_session=None)
     # The person who asked first has a key of their own, and shares their machine with people of their choice. Their
     # command gets no secrets of somebody else: the person who repeats it may not have read it.
-    is_own = any(is_same(Actor.from_ref(earlier.requester), one) for one in people)
     async with ctx.db.read() as tx:
-        job = await _asked_anew(tx, earlier.id, job) if is_own else job
+        owner = Actor.from_ref((await tx.get_one(Request, earlier.id)).requester)  # It may have been given away since.
+        job = await _asked_anew(tx, earlier.id, job) if any(is_same(owner, one) for one in people) else job
         without = " Its secrets are left out." if not job.secrets and await has_left_secrets(tx, earlier.id) else ""
+    gone = [ref for ref in job.share if await eligibility.ineligible_for(ctx, Actor.from_ref(ref), Deed.READ)]
+    job = replace(job, share=tuple(ref for ref in job.share if ref not in gone))
+    without += f" It is not shared with {', '.join(gone)}." if gone else ""
     reply = await submit.provision(ctx, Provision(command.key, command.actor, command.channel, job))
     if not reply.ok:
         return reply
