@@ -69,7 +69,7 @@ def request_out(ctx: Context, view: RequestView, mandate: ApproverGroup, hint: s
     request, quote = view.request, view.quote
     return RequestOut(
         **request_summary(ctx, request, view.session.state if view.session else None).model_dump(),
-        job={name: value for name, value in request.job.to_json().items() if name not in HIDDEN_IN_JOB},
+        job={name: value for name, value in view.job.to_json().items() if name not in HIDDEN_IN_JOB},
         shared_with=list(view.shared_with),
         shared_with_names=[ctx.names.of(ctx.policy, ref) or ref for ref in view.shared_with],
         quote_version=request.quote_version,

@@ -44,6 +44,7 @@ from bot.slack.render import card_facts
 from bot.slack.subcommands import money, volumes
 from ledger.kernel.actor import Actor
 from ledger.kernel.job import JobRequest
+from ledger.queries.people.transfers import left_at
 from ledger.queries.views import nothing_ends_in, resolve
 
 #: First letters of the ids of private conversations with the app: a direct message, or the person.
@@ -277,9 +278,13 @@ async def _audit(handler: HandlerContext, job: HandlerJob, parsed: ParsedCommand
     except LookupError as error:
         return _unknown(error)
     async with handler.ctx.db.read() as tx:
-        own = found.owner in await authorization.mine(tx, handler.ctx.policy, facts.actor)
+        names = await authorization.mine(tx, handler.ctx.policy, facts.actor)
+        left = await left_at(tx, found.request_id, names)
+    own = found.owner in names
     if own or (facts.known and is_approver(handler.ctx.policy, facts)):
         return journal(found)
+    if left is not None:
+        return journal(await audit_journal.audit(handler.ctx.db, parsed.target, left))
     return answer(Reply(False, ReplyCode.NOT_YOURS, "Only its owner or an approver reads this journal."))
 
 

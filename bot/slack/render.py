@@ -10,7 +10,7 @@ from typing import Final
 from bot.rules.approvals.approvers import ANYBODY
 from bot.rules.instances.health import given_up_at
 from bot.rules.policy.policy import Policy
-from bot.services.access.key_holders import keys_of
+from bot.services.access.key_holders import has_key
 from bot.services.billing import true_up
 from bot.services.billing.metering import cost_now
 from bot.services.grants import approvers
@@ -133,9 +133,7 @@ async def _person(ctx: Context, destination: str) -> str:
 async def _is_keyless(tx: Tx, policy: Policy, request: Request) -> bool:
     """Whether a requester who would log in has no key that could be put on an instance."""
     owner = Actor.from_ref(request.requester)
-    if request.job.public_key is not None or owner.kind is not ActorKind.SLACK:
-        return False
-    return not await keys_of(tx, policy, owner)
+    return owner.kind is ActorKind.SLACK and not await has_key(tx, policy, request)
 
 
 async def _request_message(ctx: Context, settings: SlackSettings, row: Notification) -> Shown:

@@ -107,16 +107,19 @@ class Json(TypeDecorator[Any]):
 
 
 class JobJson(TypeDecorator[JobRequest]):
-    """Store a `JobRequest` as JSON, made storable as it is bound."""
+    """Store a `JobRequest` as JSON, made storable as it is bound, without the keys, shares and secrets of people.
+
+    The earlier release wrote them here, so they are left out of what is read, too. Their fields stay, empty, for it.
+    """
 
     impl = CHECKED_JSON
     cache_ok = True
 
     def process_bind_param(self, value: JobRequest | None, dialect: Dialect) -> Any:
-        return None if value is None else storable_json(value.to_json())
+        return None if value is None else storable_json(value.without_people().to_json())
 
     def process_result_value(self, value: Any, dialect: Dialect) -> JobRequest | None:
-        return None if value is None else JobRequest.from_json(value)
+        return None if value is None else JobRequest.from_json(value).without_people()
 
 
 class MicroUsd(TypeDecorator[Decimal]):

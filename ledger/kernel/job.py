@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from decimal import Decimal
 from enum import StrEnum
 from typing import Any, Final
@@ -46,6 +46,9 @@ class JobRequest:
     before it have no offer that fits; otherwise the cheapest of them is used. `work` holds the words that describe a
     run, such as `model=7B`; without them only `hours` are known. `already_hours` are those that a session has already,
     where this asks for more of them.
+
+    `public_key`, `share` and `secrets` say what a person asks for. They are never stored with a job, so no copy of a
+    job brings them along: they become rows (`ledger.queries.people`).
     """
 
     gpu: GpuConstraint
@@ -113,6 +116,12 @@ class JobRequest:
     #: The network volume that a machine gets: the name that its owner gave it, and the session that it belongs to.
     volume: str | None = None
     volume_session: str | None = None
+
+    def without_people(self) -> JobRequest:
+        """Return the job as it is stored and copied: with nobody's key, share or secret."""
+        if self.public_key is None and not self.share and not self.secrets:
+            return self
+        return replace(self, public_key=None, share=(), secrets=())
 
     @property
     def makes_volume(self) -> str:

@@ -39,7 +39,7 @@ from ledger.models.journal import (
     UnnumberedEvent,
 )
 from ledger.models.migrations import Migration
-from ledger.models.people import MachineKey, Secret, Transfer
+from ledger.models.people import MachineKey, Secret, SessionCredential, Transfer
 from ledger.models.requests import (
     AdvanceApproval,
     Approval,
@@ -93,6 +93,7 @@ __all__ = [
     "Rollup",
     "Secret",
     "Session",
+    "SessionCredential",
     "SessionOpenSpend",
     "Share",
     "SshKey",

@@ -1,4 +1,4 @@
-"""Store which SSH keys belong on which machine, offers to transfer a session to another owner, and secrets of jobs."""
+"""Store the keys on machines, what people bring to their sessions, offers of sessions, and secrets of jobs."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from sqlalchemy import Boolean, ForeignKey, Index, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from ledger.kernel.columns import EnumText, SafeString, SafeText, UtcDateTime
-from ledger.kernel.key_problem import KeyProblem
-from ledger.kernel.transfer_state import TransferState
+from ledger.kernel.people.credential_kind import CredentialKind
+from ledger.kernel.people.key_problem import KeyProblem
+from ledger.kernel.people.transfer_state import TransferState
 from ledger.models.base import Base
 
 
@@ -34,6 +35,24 @@ class MachineKey(Base):
     #: Why the last attempt failed, and when the next one is due.
     problem: Mapped[KeyProblem | None] = mapped_column(EnumText(KeyProblem))
     due_at: Mapped[datetime] = mapped_column(UtcDateTime)
+
+
+class SessionCredential(Base):
+    """Store a key, or the name of a secret, that a person brought to the machines of a request and of its sessions."""
+
+    __tablename__ = "session_credentials"
+
+    request_id: Mapped[str] = mapped_column(ForeignKey("requests.id"), primary_key=True)
+    kind: Mapped[CredentialKind] = mapped_column(EnumText(CredentialKind), primary_key=True)
+    #: The fingerprint of the key, or the name of the secret.
+    name: Mapped[str] = mapped_column(SafeString(96), primary_key=True)
+    public_key: Mapped[str | None] = mapped_column(SafeText)
+    #: The references of the person whose it is, and of who brought it here.
+    person: Mapped[str] = mapped_column(SafeString(96))
+    added_by: Mapped[str] = mapped_column(SafeString(96))
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    #: Until when it counted: the session got another owner. Such a row counts never again, whoever the owner is.
+    until: Mapped[datetime | None] = mapped_column(UtcDateTime)
 
 
 _OFFERED = text(f"state = '{TransferState.OFFERED}'")

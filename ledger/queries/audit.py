@@ -22,6 +22,7 @@ from ledger.models import (
     Inbox,
     Instance,
     LedgerEntry,
+    MachineKey,
     Migration,
     Node,
     Notification,
@@ -31,6 +32,9 @@ from ledger.models import (
     Request,
     ResumePoint,
     Session,
+    SessionCredential,
+    Share,
+    Transfer,
     WaitLimits,
 )
 from ledger.models.base import Base
@@ -63,6 +67,10 @@ class Books:
     claims: tuple[CommandClaim, ...] = ()
     resume_points: tuple[ResumePoint, ...] = ()
     graces: tuple[GraceRow, ...] = ()
+    machine_keys: tuple[MachineKey, ...] = ()
+    shares: tuple[Share, ...] = ()
+    credentials: tuple[SessionCredential, ...] = ()
+    transfers: tuple[Transfer, ...] = ()
 
     def rows(self) -> Iterator[Any]:
         """Yield every row of every table."""
@@ -100,6 +108,10 @@ async def read_books(db: Database) -> Books:
             await table(CommandClaim),
             await table(ResumePoint),
             await table(GraceRow),
+            await table(MachineKey),
+            await table(Share),
+            await table(SessionCredential),
+            await table(Transfer),
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
 from functools import cache
@@ -38,6 +39,7 @@ from ledger.models import (
     WaitLimits,
 )
 from ledger.queries.access import Whose
+from ledger.queries.people.credentials import secrets_named
 
 #: While its request is in one of these, an approval in advance reserves budget.
 RESERVES = frozenset({RequestState.WAITING, RequestState.QUOTING})
@@ -297,9 +299,10 @@ async def limits_of(tx: AsyncSession, request_ids: Collection[str]) -> dict[str,
 
 
 async def jobs_of(tx: AsyncSession, request_ids: Collection[str]) -> dict[str, JobRequest]:
-    """Return the jobs of these requests, by their ids."""
+    """Return the jobs of these requests, by their ids, with the names of the secrets that they get now."""
     rows: Any = await tx.execute(select(Request.id, Request.job).where(Request.id.in_(sorted(request_ids))))
-    return dict(rows.all())
+    secrets = await secrets_named(tx, request_ids)
+    return {key: replace(job, secrets=secrets.get(key, ())) for key, job in rows.all()}
 
 
 async def waiting_jobs(tx: AsyncSession, limit: int) -> list[JobRequest]:

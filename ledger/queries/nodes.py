@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -17,6 +17,7 @@ from ledger.kernel.job import JobRequest
 from ledger.kernel.states import InstanceState, SessionState
 from ledger.kernel.steps.migration_step import OVER, MigrationStep
 from ledger.models import Instance, Mark, Migration, Node, Request, Session
+from ledger.queries.people.credentials import secrets_named
 from ledger.queries.runs.graces import IS_REPLACED
 
 #: Check-ins are taken from an agent whose instance is in one of these: none comes from an instance that is gone.
@@ -127,14 +128,19 @@ async def startup_jobs(tx: AsyncSession, instance_ids: Collection[str]) -> dict[
             Migration.target_place,
             Session.id,
             Session.nodes,
+            Session.request_id,
         )
         .join(Session, Session.id == Instance.session_id)
         .join(Request, Request.id == Session.request_id)
         .outerjoin(Migration, Migration.request_id == Request.id)
         .where(Instance.id.in_(list(instance_ids)))
     )
-    rows: Any = await tx.execute(query)
-    return {instance_id: StartupJob(*rest) for instance_id, *rest in rows}
+    rows: Any = (await tx.execute(query)).all()
+    secrets = await secrets_named(tx, {request_id for *_, request_id in rows})
+    return {
+        instance_id: StartupJob(cloud, replace(job, secrets=secrets.get(request_id, ())), *rest)
+        for instance_id, cloud, job, *rest, request_id in rows
+    }
 
 
 async def write_checkins(tx: AsyncSession, rows: Sequence[dict[str, Any]]) -> None:

@@ -34,8 +34,8 @@ from ledger.engine.db import insert_for
 from ledger.kernel.calendar_spans import ORDER, CalendarSpan, begin
 from ledger.kernel.columns import MicroUsd
 from ledger.kernel.entry_kind import SPENT, EntryKind
+from ledger.kernel.people.transfer_state import TransferState
 from ledger.kernel.states import RollupTier
-from ledger.kernel.transfer_state import TransferState
 from ledger.models import (
     Base,
     EntryHash,

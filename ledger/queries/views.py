@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
 
@@ -14,6 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from ledger.core import lock_family
 from ledger.kernel.grant import GrantKind
 from ledger.kernel.ids import bare_id
+from ledger.kernel.job import JobRequest
 from ledger.kernel.states import LIVE_SESSION, OPEN_INSTANCE, UNDECIDED, SessionState
 from ledger.models import (
     AdvanceApproval,
@@ -37,6 +38,7 @@ from ledger.queries.jobs.resume_points import resume_sentences
 from ledger.queries.lookups import current_quote, open_advances, override_of, session_of
 from ledger.queries.nodes import nodes_of
 from ledger.queries.orphans import unknown_instances
+from ledger.queries.people.credentials import secrets_named
 from ledger.queries.retained_disks import open_disks
 from ledger.queries.runs.graces import graces_of_sessions
 from ledger.queries.runs.migrations import last_migration_of, migrations_of
@@ -67,6 +69,8 @@ class RequestView:
     unknown: int = 0
     #: References of the people with whom its machine is shared.
     shared_with: tuple[str, ...] = ()
+    #: Names of the secrets that its job gets.
+    secrets: tuple[str, ...] = ()
     #: For what and until when it waits or waited; None where it never does.
     limits: WaitLimits | None = None
     #: The newest migration that its session is the source or the target of.
@@ -75,6 +79,11 @@ class RequestView:
     in_advance: tuple[AdvanceApproval, ...] = ()
     #: The machine of its session that stopped working and is kept; None where there is none.
     grace: GraceRow | None = None
+
+    @property
+    def job(self) -> JobRequest:
+        """Return the job with its people as they are now, whose keys are left out."""
+        return replace(self.request.job, share=self.shared_with, secrets=self.secrets)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +172,7 @@ async def request_view(tx: AsyncSession, request_id: str) -> RequestView:
         await override_of(tx, request.id) if parent is None else None,
         await unknown_instances(tx),
         (await shared_with(tx, [request.id])).get(request.id, ()),
+        (await secrets_named(tx, [request.id])).get(request.id, ()),
         await tx.get(WaitLimits, request.id) if request.job.may_wait else None,
         await last_migration_of(tx, session.id, request.id) if session is not None else None,
         tuple(await open_advances(tx, request.id)) if request.job.may_wait else (),

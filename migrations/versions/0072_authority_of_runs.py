@@ -8,7 +8,7 @@ from alembic import op
 from migrations.baseline.table import ID, USD
 
 revision = "0072"
-down_revision = "0070"
+down_revision = "0071"
 branch_labels = None
 depends_on = None
 

@@ -24,9 +24,23 @@ from ledger.kernel.event_kind import EventKind
 from ledger.kernel.grant import GrantKind
 from ledger.kernel.ids import new_id
 from ledger.kernel.job import GpuConstraint, JobRequest
+from ledger.kernel.people.credential_kind import CredentialKind
 from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import GrantState, InstanceState, OrphanState, RequestState, SessionState
-from ledger.models import Approval, Base, Event, GrantRow, Instance, Node, Option, Orphan, Quote, Request, Session
+from ledger.models import (
+    Approval,
+    Base,
+    Event,
+    GrantRow,
+    Instance,
+    Node,
+    Option,
+    Orphan,
+    Quote,
+    Request,
+    Session,
+    SessionCredential,
+)
 from providers.contract import Offer
 from tests.support.clock import START
 
@@ -266,6 +280,14 @@ async def node(tx: Tx, of: Instance, **values: Any) -> Node:
     """The agent of an instance, which has not reported yet."""
     row = Node(instance_id=of.id, session_id=of.session_id, token_hash="0" * 64, made_at=START)
     return await _store(tx, row, values)
+
+
+async def credential(
+    tx: Tx, of: Request, kind: CredentialKind, name: str, *, at: datetime = START, **values: Any
+) -> SessionCredential:
+    """Something that the requester of a request brought to its machines."""
+    row = SessionCredential(request_id=of.id, kind=kind, name=name, created_at=at)
+    return await _store(tx, row, {"person": of.requester, "added_by": of.requester} | values)
 
 
 async def event(tx: Tx, kind: EventKind, subject: str, *, at: datetime = START, **values: Any) -> Event:

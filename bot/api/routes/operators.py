@@ -68,8 +68,13 @@ BilledId = Annotated[
 @router.get("/audit/{request}", responses=refusals(404))
 async def audit(deps: Deps, who: RequestReader, request: RequestParam) -> AuditOut:
     """Show what happened to a request or session, in order, and verify its hash chain."""
-    row, _ = await found(deps, who, request)
-    ctx, log = deps.ctx, await journal.audit(deps.ctx.db, row.id)
+    ctx, facts = deps.ctx, await authorization.looked_up(deps.ctx, who)
+    try:
+        async with ctx.db.read() as tx:
+            row, until = await authorization.find_journal(tx, ctx.policy, who, request, ctx.clock.now(), facts)
+    except LookupError as error:
+        raise ProblemRaised(Reply(False, ReplyCode.UNKNOWN_ID, f"{error}.")) from error
+    log = await journal.audit(ctx.db, row.id, until)
     people = {ref: ctx.names.of(ctx.policy, ref) for ref in {event.actor for event in log.events}}
     events = [EventOut.of(event, actor_name=people[event.actor]) for event in log.events]
     return AuditOut.of(log, events=events)

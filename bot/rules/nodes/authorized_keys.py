@@ -12,8 +12,8 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from ledger.kernel.key_problem import KeyProblem
 from ledger.kernel.login_problem import LoginProblem
+from ledger.kernel.people.key_problem import KeyProblem
 
 BEGIN = "# BEGIN GPU Shopper: it rewrites these lines. Put yours above or below."
 END = "# END GPU Shopper"

@@ -21,7 +21,7 @@ from ledger.core import Tx
 from ledger.kernel.actor import Actor
 from ledger.models import Request, Session
 from ledger.queries.access import Whose, consumers_owned, shared_with
-from ledger.queries.people.transfers import is_offered
+from ledger.queries.people.transfers import is_offered, left_at
 from ledger.queries.views import nothing_ends_in, resolve, session_to_change
 
 
@@ -108,6 +108,23 @@ async def find(
             return request, session
         raise LookupError(nothing_ends_in(text))
     return request, session
+
+
+async def find_journal(
+    tx: Tx, policy: Policy, who: Principal, text: str, now: datetime, facts: DeciderFacts
+) -> tuple[Request, datetime | None]:
+    """Return the request whose journal a principal may read, and until when; None: all of it.
+
+    Who gave a session to another owner still reads what happened until then. LookupError as for `find`.
+    """
+    try:
+        return (await find(tx, policy, who, text, now, facts))[0], None
+    except LookupError:
+        request, _ = await resolve(tx, text)
+        until = await left_at(tx, request.id, await mine(tx, policy, who.actor))
+        if until is None:
+            raise
+        return request, until
 
 
 async def may_cancel(tx: Tx, policy: Policy, who: Principal, request: Request) -> bool:

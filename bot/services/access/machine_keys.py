@@ -13,7 +13,6 @@ from bot.services.access import key_holders
 from bot.services.runtime.context import Context
 from ledger.core import Tx, lock_families, lock_requester
 from ledger.kernel.actor import Actor
-from ledger.kernel.job import JobRequest
 from ledger.kernel.states import InstanceState
 from ledger.models import Instance, MachineKey, Session
 from ledger.queries.access import Whose
@@ -57,11 +56,9 @@ async def follow_session(ctx: Context, tx: Tx, session: Session, now: datetime, 
     return await _follow(ctx, tx, await machines_of_sessions(tx, [session.id]), now, gone)
 
 
-async def launched(
-    ctx: Context, tx: Tx, row: Instance, session: Session, job: JobRequest, keys: Sequence[str], now: datetime
-) -> None:
+async def launched(ctx: Context, tx: Tx, row: Instance, session: Session, keys: Sequence[str], now: datetime) -> None:
     """Store the keys that a create call brings. Those of somebody who came or left meanwhile follow later."""
-    belongs = (await key_holders.for_sessions(tx, ctx.policy, [(session, job)]))[session.id]
+    belongs = (await key_holders.for_sessions(tx, ctx.policy, [session]))[session.id]
     of = {one.public_key: one.person for one in belongs}
     sent = [PersonKey(key, of.get(key, session.owner)) for key in keys]
     await put_keys(tx, [_row(row.id, one, now, at_launch=True, placed_at=now) for one in sent])
@@ -73,21 +70,19 @@ async def _follow(ctx: Context, tx: Tx, machines: Sequence[Machine], now: dateti
     able = [one for one in machines if (cloud := ctx.providers.get(one[0].cloud)) and cloud.capabilities.ssh]
     if not able:
         return 0
-    await lock_families(tx, [row.id for row, _, _ in able])
-    belongs = await key_holders.for_sessions(
-        tx, ctx.policy, {s.id: (s, request.job) for _, s, request in able}.values()
-    )
-    known: dict[str, dict[str, MachineKey]] = {row.id: {} for row, _, _ in able}
+    await lock_families(tx, [row.id for row, _ in able])
+    belongs = await key_holders.for_sessions(tx, ctx.policy, {s.id: s for _, s in able}.values())
+    known: dict[str, dict[str, MachineKey]] = {row.id: {} for row, _ in able}
     for one in await keys_on(tx, list(known)):
         known[one.instance_id][one.fingerprint] = one
     rows = []
-    for row, session, _ in able:
+    for row, session in able:
         rows += _differences(row.id, belongs[session.id], known[row.id], gone, now)
     await put_keys(tx, rows)
     if rows:
         ctx.hints.machine_keys.set()
     changing = {one["instance_id"] for one in rows}
-    return sum(row.id in changing and writable(row) for row, _, _ in able)
+    return sum(row.id in changing and writable(row) for row, _ in able)
 
 
 def writable(row: Instance) -> bool:

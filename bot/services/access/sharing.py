@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -29,6 +30,7 @@ from ledger.models import Instance, Request, Session, Share
 from ledger.queries.access import Whose, shared_with
 from ledger.queries.lookups import open_instances_of_session, session_of
 from ledger.queries.people.machine_keys import keys_on
+from ledger.queries.people.shares import moving_with, shares_of
 from ledger.queries.views import resolve, session_view
 
 #: Before its create call an instance has no key of ours yet, and takes everybody's with that call.
@@ -46,19 +48,31 @@ async def refusal(ctx: Context, owner: Actor, job: JobRequest) -> Reply | None:
     return None
 
 
-async def share(tx: Tx, policy: Policy, request: Request, by: Actor, now: datetime) -> None:
+async def share(tx: Tx, policy: Policy, request_id: str, people: Sequence[str], by: Actor, now: datetime) -> None:
     """Store with whom a new request is shared, and notify these people."""
-    for ref in request.job.share:
-        await _add(tx, policy, request, by, ref, now)
+    for ref in people:
+        await _add(tx, policy, request_id, by, ref, now)
+
+
+async def copy(tx: Tx, policy: Policy, source_request_id: str, request_id: str, by: Actor, now: datetime) -> None:
+    """Share the target of a move with the people of its source, as they are now, and notify them."""
+    for row in await shares_of(tx, source_request_id):
+        await _add(tx, policy, request_id, by, row.person, now, shared_by=row.shared_by)
 
 
 async def _add(
-    tx: Tx, policy: Policy, request: Request, by: Actor, ref: str, now: datetime, *, launched: bool = False
+    tx: Tx,
+    policy: Policy,
+    request_id: str,
+    by: Actor,
+    ref: str,
+    now: datetime,
+    *,
+    launched: bool = False,
+    shared_by: str = "",
 ) -> None:
-    tx.add(Share(request_id=request.id, person=ref, shared_by=by.ref, created_at=now))
-    said = f"{by.ref} shares it with {ref}."
-    record(tx, now, by, request.id, EventKind.REQUEST_SHARED, reason=said, data={"person": ref})
-    short, has_key = short_id(request.id), await key_holders.keys_of(tx, policy, Actor.from_ref(ref))
+    _store(tx, request_id, by, ref, now, shared_by)
+    short, has_key = short_id(request_id), await key_holders.keys_of(tx, policy, Actor.from_ref(ref))
     if launched:
         text = (
             f"{by.ref} shares session {short} with you. Your SSH keys go onto its machine, which takes about a "
@@ -71,17 +85,27 @@ async def _add(
             f"To see how far it is: {cli_command(f'session {short}')}.{needs}"
         )
     # A person who is added again gets a new message, because an edit of the first one notifies nobody.
-    subject = f"{request.id}/shared/{ref}{f'/{int(now.timestamp())}' if launched else ''}"
+    subject = f"{request_id}/shared/{ref}{f'/{int(now.timestamp())}' if launched else ''}"
     await direct_messages.notify(tx, policy, now, ref, subject=subject, text=text)
+
+
+def _store(tx: Tx, request_id: str, by: Actor, ref: str, now: datetime, shared_by: str = "") -> None:
+    tx.add(Share(request_id=request_id, person=ref, shared_by=shared_by or by.ref, created_at=now))
+    said = f"{by.ref} shares it with {ref}."
+    record(tx, now, by, request_id, EventKind.REQUEST_SHARED, reason=said, data={"person": ref})
+
+
+async def _forget(tx: Tx, request_id: str, by: Actor, ref: str, now: datetime) -> None:
+    await tx.delete(await tx.get_one(Share, (request_id, ref)))
+    await tx.flush()
+    said = f"{by.ref} no longer shares it with {ref}."
+    record(tx, now, by, request_id, EventKind.REQUEST_UNSHARED, reason=said, data={"person": ref})
 
 
 async def _remove(
     ctx: Context, tx: Tx, request: Request, session: Session | None, by: Actor, ref: str, now: datetime
 ) -> None:
-    await tx.delete(await tx.get_one(Share, (request.id, ref)))
-    await tx.flush()
-    said = f"{by.ref} no longer shares it with {ref}."
-    record(tx, now, by, request.id, EventKind.REQUEST_UNSHARED, reason=said, data={"person": ref})
+    await _forget(tx, request.id, by, ref, now)
     text = f"{by.ref} no longer shares {short_id(request.id)} with you."
     if session is not None:
         text += " Your SSH keys are removed from its machine."
@@ -104,7 +128,8 @@ class ShareWith:
 async def change(ctx: Context, command: ShareWith) -> Reply:
     """Share a request or a session with one person more, or one less. For its owner or an administrator.
 
-    Before the launch the keys go with the create call. On a running machine `nodes.key_writes` writes them.
+    Before the launch the keys go with the create call. On a running machine `nodes.key_writes` writes them. While a run
+    moves, both of its machines have the same people.
     """
     now, ref = ctx.clock.now(), command.person.ref
     if not command.off and (not_them := await eligibility.ineligible_for(ctx, command.person, Deed.READ)):
@@ -113,18 +138,40 @@ async def change(ctx: Context, command: ShareWith) -> Reply:
         async with ctx.db.write() as tx:
             await machine_keys.lock_person(tx, ctx.policy, command.person)
             found, _ = await resolve(tx, command.request)
-            await lock_family(tx, Request, found.parent_id or found.id)
-            request = await tx.get_one(Request, found.parent_id or found.id, populate_existing=True)
+            root = found.parent_id or found.id
+            for one in sorted((root, *await moving_with(tx, root))):
+                await lock_family(tx, Request, one)
+            request = await tx.get_one(Request, root, populate_existing=True)
             session = await session_of(tx, request.id)
             if session is not None:
                 await tx.refresh(session)
             reply = await _change(ctx, tx, request, session, command, now)
             if reply.ok:
                 await show_again(tx, request, now)
+                for other in await moving_with(tx, root):
+                    await _same_on(ctx, tx, other, command, now)
     except LookupError as error:
         return refuse(ReplyCode.UNKNOWN_ID, f"{error}.")
     ctx.hints.outbox.set()
     return reply
+
+
+async def _same_on(ctx: Context, tx: Tx, request_id: str, command: ShareWith, now: datetime) -> None:
+    """Change the other side of an open move in the same way. Its people read one message, about the side they named."""
+    await lock_family(tx, Request, request_id)
+    request, session = await tx.get_one(Request, request_id), await session_of(tx, request_id)
+    names = Whose.of([command.person, *linked(ctx.policy, command.person)])
+    same = [row.person for row in await shares_of(tx, request_id) if row.person in names]
+    if command.off:
+        for ref in same:
+            await _forget(tx, request_id, command.actor, ref, now)
+    elif not same:
+        _store(tx, request_id, command.actor, command.person.ref, now)
+        await tx.flush()
+    if session is not None:
+        left = [Actor.from_ref(ref) for ref in same] if command.off else []
+        await machine_keys.follow_session(ctx, tx, session, now, left)
+    await show_again(tx, request, now)
 
 
 async def _change(
@@ -149,7 +196,7 @@ async def _change(
         return refuse(ReplyCode.BAD_SHARE, f"A machine is shared with {MOST_SHARED} people at most.", data)
     if session is not None and (wrong := await _no_login(ctx, tx, session, row, command)) is not None:
         return wrong
-    await _add(tx, ctx.policy, request, command.actor, ref, now, launched=session is not None)
+    await _add(tx, ctx.policy, request.id, command.actor, ref, now, launched=session is not None)
     await tx.flush()
     when = ""
     if session is not None:
@@ -219,7 +266,7 @@ async def people(ctx: Context, session_id: str) -> list[Sharer]:
     """Return the owner of a session and the people with whom it is shared, with the state of their keys."""
     async with ctx.db.read() as tx:
         view = await session_view(tx, session_id)
-        belongs = await key_holders.for_sessions(tx, ctx.policy, [(view.session, view.request.job)])
+        belongs = await key_holders.for_sessions(tx, ctx.policy, [view.session])
         known = await keys_on(tx, [view.instance.id]) if view.instance is not None else []
     written = {one.fingerprint: one for one in known if one.wanted}
     found = []

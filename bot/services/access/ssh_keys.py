@@ -170,6 +170,6 @@ async def keyless(tx: Tx, policy: Policy, request: Request, has: str) -> str:
     owner, open_now = Actor.from_ref(request.requester), UNDECIDED
     if owner.is_program or request.kind not in MACHINE or request.state not in open_now:
         return ""
-    if request.job.public_key or await key_holders.keys_of(tx, policy, owner):
+    if await key_holders.has_key(tx, policy, request):
         return ""
     return f"{no_key(has, ADDS)}."

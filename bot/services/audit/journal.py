@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from bot.rules.audit.event_order import is_late
@@ -72,8 +73,11 @@ async def hash_events_due(ctx: Context) -> int:
     return len(events)
 
 
-async def audit(db: Database, text: str) -> Audit:
-    """Return the journal of what `text` names. LookupError with the sentence for people when it names nothing."""
+async def audit(db: Database, text: str, until: datetime | None = None) -> Audit:
+    """Return the journal of what `text` names, all of it or `until` a moment; every hash is verified.
+
+    LookupError with the sentence for people when it names nothing.
+    """
     async with db.read() as tx:
         request, _ = await resolve(tx, text, past=True)
         rows = await journal_of(tx, await family(tx, request.parent_id or request.id))
@@ -90,6 +94,7 @@ async def audit(db: Database, text: str) -> Audit:
         if number is not None:
             broken.append(f"{subject}: event {number} of {len(chain)} does not match its hash")
     broken += [sentence for row in rows if (sentence := _put_in(row, last))]
+    rows = [row for row in rows if until is None or row.event.at <= until]
     events = tuple(row.event for row in rows)
     late = tuple(row.event.id for row in rows if is_late(row.event.at, row.numbered_at))
     hashed = sum(map(len, chains.values()))

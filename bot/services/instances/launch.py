@@ -35,7 +35,6 @@ from bot.services.runtime.context import Context
 from ledger.core import Claim, StaleMove, Tx, amend, claim_rows, lock_family, move, release
 from ledger.kernel.actor import SYSTEM
 from ledger.kernel.grant import Grant, GrantKind
-from ledger.kernel.job import JobRequest
 from ledger.kernel.states import GrantState, InstanceState, SessionState
 from ledger.models import GrantRow, Instance, Request, Session
 from ledger.queries.runs.node_sets import is_whole
@@ -62,10 +61,6 @@ class _Work:
     session: Session
     grant: GrantRow
     keys: tuple[str, ...]
-
-    @property
-    def job(self) -> JobRequest:
-        return self.request.job
 
 
 async def send_due(ctx: Context) -> int:
@@ -123,7 +118,7 @@ async def _load(ctx: Context, instance: Instance) -> _Work:
             request,
             session,
             await tx.get_one(GrantRow, instance.grant_id),
-            await key_holders.for_instance(tx, ctx.policy, session, request.job),
+            await key_holders.for_instance(tx, ctx.policy, session),
         )
 
 
@@ -136,7 +131,7 @@ async def _place(ctx: Context, work: _Work, held: Claim) -> None:
         # Both at once, because a person waits. A batch run starts at its push, so no cached check counts.
         async with asyncio.TaskGroup() as asked:
             checking = asked.create_task(ctx.catalog.checks.check(offer.cloud, fresh=batch))
-            pricing = asked.create_task(_reprice(ctx, offer, work.job.disk_gb))
+            pricing = asked.create_task(_reprice(ctx, offer, work.request.job.disk_gb))
         fresh, checked = pricing.result(), checking.result()
         if isinstance(fresh, ProviderError):
             raise fresh
@@ -146,7 +141,7 @@ async def _place(ctx: Context, work: _Work, held: Claim) -> None:
     except ProviderError as error:
         await _refused(ctx, work, error.code, f"{error.message}.", held)
         return
-    if (lacks := ctx.catalog.checks.store(work.job.checkpoint, ctx.policy.checkpoint_places)) is not None:
+    if (lacks := ctx.catalog.checks.store(work.request.job.checkpoint, ctx.policy.checkpoint_places)) is not None:
         # It would lose its checkpoints at every cloud, so no other option is tried.
         await _ask_again(ctx, work, "store_missing", lacks, held)
         return
@@ -200,6 +195,9 @@ async def _commit_to_send(
     async with ctx.db.write() as tx:
         if not await may_send(ctx, tx, held, work.grant.id, work.session.id, now):
             return None
+        if not await key_holders.all_belong(tx, ctx.policy, work.session.id, work.keys):
+            await release(tx, Instance, held, due_at=now)
+            return None
         await move(
             tx,
             Instance,
@@ -223,7 +221,7 @@ async def _commit_to_send(
             await move(tx, Session, session.id, SessionState.PROVISIONING, now, SYSTEM)
         store(tx, work.instance, minted, now)
         if able.ssh:
-            await machine_keys.launched(ctx, tx, work.instance, session, work.job, spec.public_keys, now)
+            await machine_keys.launched(ctx, tx, work.instance, session, spec.public_keys, now)
         committed_s = ctx.clock.monotonic()
     ctx.hints.outbox.set()
     return committed_s
@@ -241,7 +239,7 @@ async def _order(ctx: Context, work: _Work, held: Claim, provider: Provider, fre
     if isinstance(volume, NotMounted):
         await _ask_again(ctx, work, ReplyCode.NO_VOLUME, volume.sentence, held, ends=volume.for_good)
         return
-    spec = order(work.instance, work.job, fresh, work.keys, ctx.policy, provider, minted.env, login_key, volume)
+    spec = order(work.instance, work.request.job, fresh, work.keys, ctx.policy, provider, minted.env, login_key, volume)
     sent_before = ""
     try:
         spec = await provider.prepare(spec, grant)

@@ -16,6 +16,7 @@ from bot.rules.market.ranking import RankedOption, rank
 from bot.rules.market.traffic import GB_H_PER_MBPS
 from bot.rules.migrations.saving import MovableRun, NewPlace, nothing_cheaper, price_cap, saving
 from bot.rules.nodes.checkins import NodeStatus, progress
+from bot.services.access.credentials import with_secrets
 from bot.services.checkpoints.resume import last_verified_checkpoint
 from bot.services.migrations.movable import CHEAPER, agent_of, target_job
 from bot.services.runtime.context import Context
@@ -79,6 +80,8 @@ async def options_of(
     Runs share what the clouds answered.
     """
     job = target_job(view, CHEAPER, None, now)
+    async with ctx.db.read() as tx:
+        job = await with_secrets(tx, view.request.id, job)
     market = await ctx.catalog.market(job, job.disk_gb, policy=ctx.policy, to_buy=True)
 
     def counts(offer: Offer) -> bool:

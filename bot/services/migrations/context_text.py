@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 
 from bot.rules.values.mounts import mounts_of
@@ -10,10 +11,12 @@ from bot.services.market.codec import offer_from_json
 from ledger.core import Tx
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import short_id
+from ledger.kernel.job import JobRequest
 from ledger.kernel.steps.migration_step import MigrationStep
 from ledger.models import Instance, Migration, Request, Session
 from ledger.queries.journal import latest_events
 from ledger.queries.lookups import instances_of_session
+from ledger.queries.people.credentials import secrets_named
 
 #: A migration has fewer steps than that.
 MOST_STEPS = 16
@@ -51,7 +54,7 @@ async def write(
         "",
         "## What runs",
         "",
-        *_job(request),
+        *_job(replace(job, secrets=(await secrets_named(tx, [request.id])).get(request.id, ()))),
         "",
         "## How it moved",
         "",
@@ -70,8 +73,7 @@ def _place(row: Instance | None) -> str:
     return f"{offer.gpu_count}x {offer.gpu} at {row.cloud}, {rate(row.price_usd_h)}"
 
 
-def _job(request: Request) -> list[str]:
-    job = request.job
+def _job(job: JobRequest) -> list[str]:
     facts = {
         "Command": job.run,
         "Repository": job.repo,

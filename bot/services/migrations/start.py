@@ -10,7 +10,7 @@ from bot.rules.checkpoints.verification import Reported
 from bot.rules.migrations.resume import own_place, resume_place
 from bot.rules.values.reply_code import ReplyCode
 from bot.rules.values.state_text import state_words
-from bot.services.access import authorization
+from bot.services.access import authorization, credentials, job_secrets, sharing
 from bot.services.checkpoints.remote import RemoteLook, look
 from bot.services.grants import authority
 from bot.services.migrations.cheaper import cheaper_price
@@ -26,6 +26,7 @@ from ledger.kernel.states import SessionState
 from ledger.kernel.steps.migration_step import MigrationStep
 from ledger.models import Migration, Request, Session
 from ledger.queries.lookups import by_inbox_key
+from ledger.queries.people.credentials import secrets_named
 from ledger.queries.runs.migrations import open_migration_of
 from ledger.queries.views import SessionView, resolve, session_view
 
@@ -64,6 +65,7 @@ async def migrate(ctx: Context, command: Migrate) -> Reply:
             view = await session_view(tx, session.id)
             if known is not None:
                 return _asked(view.session, known.id)
+            secrets = (await secrets_named(tx, [session.request_id])).get(session.request_id, ())
             if refused := await _refusal(ctx, tx, view, command, now):
                 return replace(refused, data={"session_id": session.id})
     except LookupError as error:
@@ -85,10 +87,15 @@ async def migrate(ctx: Context, command: Migrate) -> Reply:
             return refuse(ReplyCode.NOTHING_CHEAPER, cheaper.why, {"session_id": session.id})
         job = cheaper.narrows(job)
     run_id, actor = authority.run_of(view.request), command.decider.actor
+    if missing := await job_secrets.refusal(ctx, actor, secrets):
+        return replace(missing, data={"session_id": session.id})
     asks = Provision(command.key, actor, session.channel, job, run_id, command.by_agent)
 
     async def store(tx: Tx, request_id: str) -> None:
         await _store(tx, view, request_id, found, command, now)
+        # Under the lock of the source's family, so that nobody comes or goes meanwhile.
+        await credentials.copy(tx, session.request_id, request_id, now)
+        await sharing.copy(tx, ctx.policy, session.request_id, request_id, command.decider.actor, now)
 
     try:
         reply = await submit.submit(ctx, asks, kind=RequestKind.MIGRATE, store=store)
@@ -134,7 +141,8 @@ async def _store(
     """Store the migration with its request, in one transaction. Its first step is done: the checkpoint is verified."""
     await lock_family(tx, Session, view.session.id)
     session = await tx.get_one(Session, view.session.id, populate_existing=True)
-    if await open_migration_of(tx, session.id) is not None or session.state is not SessionState.RUNNING:
+    is_same = session.state is SessionState.RUNNING and session.owner == view.session.owner
+    if not is_same or await open_migration_of(tx, session.id) is not None:
         raise _Refused(refuse(ReplyCode.STALE, f"Session {session.short_id} has changed, so nothing was requested."))
     newest, location = found.newest, view.request.job.checkpoint or ""
     if newest is None or found.where is None:

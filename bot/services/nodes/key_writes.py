@@ -19,7 +19,7 @@ from bot.services.runtime.context import Context
 from ledger.core import Tx, amend, announce_once, lock_family, record
 from ledger.kernel.actor import SYSTEM
 from ledger.kernel.event_kind import EventKind
-from ledger.kernel.key_problem import KeyProblem
+from ledger.kernel.people.key_problem import KeyProblem
 from ledger.kernel.states import NotificationKind
 from ledger.models import Instance, MachineKey, Session
 from ledger.queries.nodes import take_login

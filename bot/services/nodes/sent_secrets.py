@@ -1,4 +1,4 @@
-"""Answer agents that ask for the secrets of their job: those of the session's requester, while it is theirs."""
+"""Answer agents that ask for the secrets of their job: those that its owner brought to it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from ledger.core import Tx, record
 from ledger.kernel.actor import SYSTEM, Actor
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.states import SessionState
-from ledger.queries.people.machine_keys import transferred
 from ledger.queries.people.secrets import secret_jobs
 
 #: A session that ends gets nothing more.
@@ -23,14 +22,9 @@ _OVER = frozenset({SessionState.TERMINATING, SessionState.TERMINATED, SessionSta
 async def for_instances(
     tx: Tx, policy: Policy, labels: LabelKey, instance_ids: Collection[str]
 ) -> dict[str, dict[str, str]]:
-    """Return the secrets of each instance's job by name; none once its session has another owner than its requester."""
+    """Return the secrets of each instance's job by name: those that its session's owner brought."""
     jobs = await secret_jobs(tx, instance_ids) if instance_ids else {}
-    moved = await transferred(tx, [one.session_id for one in jobs.values()]) if jobs else set()
-    wanted = {
-        key: (Actor.from_ref(one.owner), one.names)
-        for key, one in jobs.items()
-        if one.session_id not in moved and one.state not in _OVER
-    }
+    wanted = {key: (Actor.from_ref(one.owner), one.names) for key, one in jobs.items() if one.state not in _OVER}
     found: dict[str, dict[str, str]] = {key: {} for key in instance_ids}
     return found | await job_secrets.opened(tx, policy, labels, wanted)
 

@@ -5,24 +5,36 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
-from bot.rules.approvals.approvers import is_same, linked
+from bot.rules.approvals.approvers import Deed, is_same, linked
 from bot.rules.checkpoints.verification import place
 from bot.rules.values.command_text import cli_command
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.grants import authority
+from bot.services.people import eligibility
 from bot.services.requests import submit
 from bot.services.runtime.commands import Provision, Reply, refuse
 from bot.services.runtime.context import Context
+from ledger.core import Tx
 from ledger.kernel.actor import Actor
 from ledger.kernel.ids import short_id
+from ledger.kernel.job import JobRequest
 from ledger.kernel.request_kind import RequestKind
 from ledger.models import Request
 from ledger.queries.access import Whose
 from ledger.queries.lookups import latest_request
+from ledger.queries.people.credentials import credentials_of, has_left_secrets, own_key, secret_names
+from ledger.queries.people.shares import shares_of
 
 NOTHING = refuse(
     ReplyCode.NOTHING_TO_REPEAT, f"You have no earlier request. Make one: {cli_command('provision 4090 2h')}."
 )
+
+
+async def _asked_anew(tx: Tx, request_id: str, job: JobRequest) -> JobRequest:
+    """Return the job with the people who are on the session now, without those who were removed or gave it away."""
+    mine = (await credentials_of(tx, [request_id])).get(request_id, ())
+    people = tuple(share.person for share in await shares_of(tx, request_id))
+    return replace(job, public_key=own_key(mine), share=people, secrets=secret_names(mine))
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +57,18 @@ async def again(ctx: Context, command: Again) -> Reply:
             earlier = await tx.get(Request, earlier.parent_id)
     if earlier is None:
         return NOTHING
-    # The person who asked first has a key of their own, and shares their machine with people of their choice. Their
-    # command gets no secrets of somebody else: the person who repeats it may not have read it.
-    is_own = any(is_same(Actor.from_ref(earlier.requester), one) for one in people)
     job = replace(earlier.job, already_hours=Decimal(0))
-    without = "" if is_own or not job.secrets else " Its secrets are left out."
     if job.volume:  # It is found again by its name, wherever it is now.
         job = replace(job, candidates=(), regions=(), volume_session=None)
-    job = job if is_own else replace(job, public_key=None, share=(), secrets=())
+    # The person who asked first has a key of their own, and shares their machine with people of their choice. Their
+    # command gets no secrets of somebody else: the person who repeats it may not have read it.
+    async with ctx.db.read() as tx:
+        owner = Actor.from_ref((await tx.get_one(Request, earlier.id)).requester)  # It may have been given away since.
+        job = await _asked_anew(tx, earlier.id, job) if any(is_same(owner, one) for one in people) else job
+        without = " Its secrets are left out." if not job.secrets and await has_left_secrets(tx, earlier.id) else ""
+    gone = [ref for ref in job.share if await eligibility.ineligible_for(ctx, Actor.from_ref(ref), Deed.READ)]
+    job = replace(job, share=tuple(ref for ref in job.share if ref not in gone))
+    without += f" It is not shared with {', '.join(gone)}." if gone else ""
     # From its checkpoint it is the same run, which approvers judge as a whole. Without a store its work begins anew.
     run_id = authority.run_of(earlier) if place(job.checkpoint) is not None else None
     asks = Provision(command.key, command.actor, command.channel, job, run_id, command.by_agent)

@@ -22,6 +22,7 @@ from bot.rules.policy import consumers
 from bot.rules.policy.tiers import ApproverGroup
 from bot.rules.pricing import hours_cap
 from bot.rules.values.phrases import Verdict, usd
+from bot.services.access.credentials import with_secrets
 from bot.services.approvals import auto_approval, matched
 from bot.services.checkpoints.remote import unreadable
 from bot.services.grants import advances, approvers, authority, escalation, hours_used, reopen
@@ -90,7 +91,7 @@ async def _quote(ctx: Context, held: Claim) -> None:
         request = await tx.get_one(Request, held.row_id)
         spent_usd = await spent_before(tx, request)
         avoided = await failed_machines(tx, FAILED_DELIVERY, ctx.clock.now() - AVOIDED_FOR)
-    job = _bound(request.job, spent_usd)
+        job = _bound(await with_secrets(tx, request.id, request.job), spent_usd)
     lacks = ctx.catalog.checks.store(job.checkpoint, ctx.policy.checkpoint_places)
     lacks = lacks or await unreadable(ctx, job.checkpoint) or await too_large(ctx, job)
     if lacks is not None:

@@ -17,7 +17,7 @@ from bot.rules.values import waiting_text
 from bot.rules.values.command_text import cli_command
 from bot.rules.values.phrases import plural
 from bot.rules.values.reply_code import ReplyCode
-from bot.services.access import job_secrets, sharing
+from bot.services.access import credentials, job_secrets, sharing
 from bot.services.people import eligibility
 from bot.services.plans import planner
 from bot.services.requests import mounts, waiting
@@ -32,7 +32,6 @@ from ledger.kernel.ids import new_id, short_id
 from ledger.kernel.job import JobRequest
 from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import RequestState
-from ledger.models import Request
 from ledger.queries.lookups import by_inbox_key, open_requests
 from providers.cloud_names import machines_of, volumes_of
 
@@ -98,7 +97,7 @@ async def submit(
         if not new:  # Another replica recorded the same message at this moment.
             known = await by_inbox_key(tx, command.key)
         reply = _submitted(ctx, known.id if known else request_id, job, waits)
-        if same := next((one for one in undecided if new and one.job == job), None):
+        if same := next((one for one in undecided if new and one.job == job.without_people()), None):
             reply = replace(reply, sentence=f"{reply.sentence} {_twice(same.id)}")
         reply = await recovery_mode.with_recovery_notice(tx, reply)
     ctx.hints.requests.set()
@@ -152,7 +151,8 @@ async def _add(
     record(tx, now, command.actor, request_id, EventKind.REQUEST_MADE, after=state)
     if waits is not None:
         await waiting.store(tx, request_id, waits, now)
-    await sharing.share(tx, ctx.policy, await tx.get_one(Request, request_id), command.actor, now)
+    credentials.add(tx, request_id, command.actor, job, now)
+    await sharing.share(tx, ctx.policy, request_id, job.share, command.actor, now)
     return True
 
 

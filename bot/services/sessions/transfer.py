@@ -37,9 +37,9 @@ from ledger.kernel.checkpoint_step import WAITS
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import new_id, short_id
 from ledger.kernel.job import volume_of
+from ledger.kernel.people.transfer_state import TransferState
 from ledger.kernel.states import NotificationKind, RequestState, SessionState
 from ledger.kernel.steps.migration_step import OVER
-from ledger.kernel.transfer_state import TransferState
 from ledger.models import Session, Transfer
 from ledger.queries.access import Whose, shared_with
 from ledger.queries.lookups import open_instances_of_session
@@ -256,7 +256,7 @@ async def _accept(
     view = await _book_until_now(ctx, tx, session.id, now)
     names = Whose.of([to, *linked(ctx.policy, to)])
     shared = (await shared_with(tx, [session.request_id])).get(session.request_id, ())
-    await transfers.change_owner(tx, session, to.ref, [one for one in shared if one in names])
+    await transfers.change_owner(tx, session, to.ref, [one for one in shared if one in names], now)
     total_usd, rate_usd_h = remaining(ctx, view, now)
     spend = PlannedSpend(to.ref, session.label or ctx.policy.project, total_usd, rate_usd_h, total_usd)
     await enforcement.reserved(ctx, tx, spend, room, now)

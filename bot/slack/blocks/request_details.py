@@ -47,7 +47,7 @@ def request_details(view: RequestView, policy: Policy) -> Message:
     if len(request.reason) > QUOTED_LEAST:
         blocks.append(quote_block(request.reason, REASON_MAX))
     if request.kind in RENTS:
-        blocks.append(section(f"*Requested*: {job_words.details(request.job)}"))
+        blocks.append(section(f"*Requested*: {job_words.details(view.job)}"))
     blocks += [section(_priced(view, option)) for option in view.options[:OFFERS_MAX]]
     blocks += [block for block in (reasons(lines), left_out(excluded, filter(None, silent))) if block is not None]
     rule = [safe(request.rule, SENTENCE_MAX), safe(choice(policy, request.job.checkpoint), 600)]

@@ -10,19 +10,18 @@ from sqlalchemy import exists, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.engine.db import insert_for
-from ledger.kernel.key_problem import KeyProblem
+from ledger.kernel.people.key_problem import KeyProblem
 from ledger.kernel.states import OPEN_INSTANCE, InstanceState
-from ledger.kernel.transfer_state import TransferState
-from ledger.models import Instance, MachineKey, Request, Session, Transfer
+from ledger.models import Instance, MachineKey, Session
 from ledger.queries.access import Whose, own_or_shared
 
 #: Machines on which keys may still be written: one that ends needs none.
 _KEYED = OPEN_INSTANCE - {InstanceState.TERMINATING}
-Machine = tuple[Instance, Session, Request]
+Machine = tuple[Instance, Session]
 
 
 async def machines_of_sessions(tx: AsyncSession, session_ids: Collection[str]) -> list[Machine]:
-    """Return the machines of these sessions that are open and not ending, each with its session and request."""
+    """Return the machines of these sessions that are open and not ending, each with its session."""
     return await _machines(tx, Instance.session_id.in_(list(session_ids)))
 
 
@@ -33,13 +32,12 @@ async def machines_of_person(tx: AsyncSession, whose: Whose) -> list[Machine]:
 
 async def _machines(tx: AsyncSession, where: Any) -> list[Machine]:
     query = (
-        select(Instance, Session, Request)
+        select(Instance, Session)
         .join(Session, Session.id == Instance.session_id)
-        .join(Request, Request.id == Session.request_id)
         .where(Instance.state.in_(_KEYED), where)
         .order_by(Instance.id)
     )
-    return [(row, session, request) for row, session, request in await tx.execute(query)]
+    return [(row, session) for row, session in await tx.execute(query)]
 
 
 async def keys_on(tx: AsyncSession, instance_ids: Collection[str]) -> list[MachineKey]:
@@ -93,9 +91,3 @@ async def keys_failed(
 async def _set(tx: AsyncSession, instance_id: str, fingerprints: Collection[str], **values: Any) -> None:
     rows = (MachineKey.instance_id == instance_id, MachineKey.fingerprint.in_(list(fingerprints)))
     await tx.execute(update(MachineKey).where(*rows).values(**values))
-
-
-async def transferred(tx: AsyncSession, session_ids: Collection[str]) -> set[str]:
-    """Return those of the sessions that were transferred to another owner than the one who requested them."""
-    accepted = (Transfer.session_id.in_(list(session_ids)), Transfer.state == TransferState.ACCEPTED)
-    return set(await tx.scalars(select(Transfer.session_id).where(*accepted)))

@@ -10,8 +10,9 @@ from sqlalchemy import delete, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.kernel.states import SessionState
-from ledger.models import Instance, Request, Secret, Session
+from ledger.models import Instance, Secret, Session
 from ledger.queries.access import Whose
+from ledger.queries.people.credentials import secrets_named
 
 
 async def secrets_of(tx: AsyncSession, whose: Whose, names: Collection[str] | None = None) -> list[Secret]:
@@ -30,23 +31,22 @@ async def forget_secret(tx: AsyncSession, whose: Whose, name: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class SecretJob:
-    """Say which secrets the job of an instance names, and whose session it is."""
+    """Say which secrets the job of an instance gets now, and whose session it is."""
 
-    session_id: str
     owner: str
     state: SessionState
     names: tuple[str, ...]
 
 
 async def secret_jobs(tx: AsyncSession, instance_ids: Collection[str]) -> dict[str, SecretJob]:
-    """Return what is known of those of these instances whose job names secrets."""
+    """Return what is known of those of these instances whose job gets secrets."""
     query = (
-        select(Instance.id, Session.id, Session.owner, Session.state, Request.job)
+        select(Instance.id, Session.owner, Session.state, Session.request_id)
         .join(Session, Session.id == Instance.session_id)
-        .join(Request, Request.id == Session.request_id)
         .where(Instance.id.in_(list(instance_ids)))
     )
-    rows: Any = await tx.execute(query)
+    rows: Any = (await tx.execute(query)).all()
+    names = await secrets_named(tx, {request_id for *_, request_id in rows})
     return {
-        key: SecretJob(session, owner, state, job.secrets) for key, session, owner, state, job in rows if job.secrets
+        key: SecretJob(owner, state, names[request_id]) for key, owner, state, request_id in rows if request_id in names
     }

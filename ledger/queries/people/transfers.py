@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection
 from datetime import datetime
 
-from sqlalchemy import delete, or_, select, update
+from sqlalchemy import delete, func, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from ledger.kernel.people.transfer_state import TransferState
 from ledger.kernel.states import ENDABLE_SESSION, RequestState
-from ledger.kernel.transfer_state import TransferState
 from ledger.models import Approval, Disk, Instance, Node, Request, Session, Share, Transfer
 from ledger.queries.access import Whose
+from ledger.queries.people.credentials import end_credentials
 
 
 async def offer_of(tx: AsyncSession, session_id: str) -> Transfer | None:
@@ -30,6 +31,18 @@ async def is_offered(tx: AsyncSession, session_id: str, whose: Whose) -> bool:
     """Whether a session is offered to somebody now."""
     found = await offer_of(tx, session_id)
     return found is not None and found.to_person in whose
+
+
+async def left_at(tx: AsyncSession, request_id: str, whose: Whose) -> datetime | None:
+    """Return when somebody last gave away the session that a request is about; None where they never did."""
+    family = select(func.coalesce(Request.parent_id, Request.id)).where(Request.id == request_id).scalar_subquery()
+    query = (
+        select(Transfer.closed_at)
+        .join(Session, Session.id == Transfer.session_id)
+        .where(Session.request_id == family, Transfer.state == TransferState.ACCEPTED)
+        .where(whose.where(Transfer.from_owner))
+    )
+    return await tx.scalar(query.order_by(Transfer.closed_at.desc()).limit(1))
 
 
 async def close_offer(tx: AsyncSession, transfer_id: str, state: TransferState, at: datetime) -> bool:
@@ -65,11 +78,12 @@ async def votes_of(tx: AsyncSession, request_id: str) -> list[Approval]:
     return list(await tx.scalars(query.order_by(Approval.at, Approval.id)))
 
 
-async def change_owner(tx: AsyncSession, session: Session, to: str, shares: Collection[str]) -> None:
+async def change_owner(tx: AsyncSession, session: Session, to: str, shares: Collection[str], at: datetime) -> None:
     """Make `to` the owner of a session, its requests and its retained disk.
 
-    The token for the API of the machine is the earlier owner's, so it opens nothing any more. `shares` are the names
-    under which the session was shared with the new owner.
+    The token for the API of the machine is the earlier owner's, so it opens nothing any more, and the key and the
+    secrets that they brought count no more. `shares` are the names under which the session was shared with the new
+    owner.
     """
     family = or_(Request.id == session.request_id, Request.parent_id == session.request_id)
     await tx.execute(update(Request).where(family).values(requester=to))
@@ -80,4 +94,5 @@ async def change_owner(tx: AsyncSession, session: Session, to: str, shares: Coll
     await tx.execute(tokenless.values(api_token_hash=None, api_token_at=None))
     theirs = (Share.request_id == session.request_id, Share.person.in_(list(shares)))
     await tx.execute(delete(Share).where(*theirs))
+    await end_credentials(tx, session.request_id, at)
     await tx.refresh(session)

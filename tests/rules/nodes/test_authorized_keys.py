@@ -19,8 +19,8 @@ from bot.rules.nodes.authorized_keys import (
     sent,
     sentence,
 )
-from ledger.kernel.key_problem import KeyProblem
 from ledger.kernel.login_problem import LoginProblem
+from ledger.kernel.people.key_problem import KeyProblem
 
 ANN, BEN = "ssh-ed25519 QUFBQQ==", "ssh-rsa QkJCQg=="
 MINE = "# mine\nssh-ed25519 TUlORQ== me@laptop\n"

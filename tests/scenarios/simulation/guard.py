@@ -23,6 +23,7 @@ class Law(StrEnum):
     WORK = "a move never leaves fewer machines or copies"
     WHOLE = "no answer is taken for more than it is"
     LOSS = "cost and loss decide about unplanned ends"
+    PEOPLE = "nobody is on a machine who isn't on its session"
     DATA = "data are not deleted by bookkeeping"
 
 

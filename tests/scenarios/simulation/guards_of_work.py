@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.scenarios.simulation.guard import Edit, Guard, Law
 
 MACHINES = "bot.rules.migrations.machines"
+COPIES = "tests/services/access/test_people_of_copies.py"
 MOVES = "tests/services/migrations/test_last_machine.py"
 UNPLANNED, COMPLETENESS = "bot.rules.instances.unplanned_end", "providers.completeness"
 GRACE, RULE = "tests/services/instances/test_grace.py", "tests/rules/instances/test_unplanned_end.py"
@@ -92,5 +93,56 @@ WORK = (
             ),
         ),
         test=f"{MOVES}::test_a_target_that_begins_anew_is_paused_and_the_source_goes_on_from_its_save",
+    ),
+    Guard(
+        "a transfer ends what its earlier owner brought",
+        Law.PEOPLE,
+        (
+            Edit("ledger.queries.people.transfers", "    await end_credentials(tx, session.request_id, at)\n", ""),
+            Edit("ledger.queries.people.credentials", "        ~_since_then_transferred(),\n", ""),
+        ),
+        test=f"{COPIES}::test_a_copy_has_the_people_of_now",
+    ),
+    Guard(
+        "a job is stored without keys, shares and secrets",
+        Law.PEOPLE,
+        (
+            Edit(
+                "ledger.kernel.columns",
+                "storable_json(value.without_people().to_json())",
+                "storable_json(value.to_json())",
+            ),
+        ),
+        test=f"{COPIES}::test_a_copy_has_the_people_of_now",
+    ),
+    Guard(
+        "both sides of a move have the same people",
+        Law.PEOPLE,
+        (
+            Edit(
+                "bot.services.access.sharing",
+                "for other in await moving_with(tx, root):",
+                "for other in ():",
+            ),
+        ),
+        test=f"{COPIES}::test_while_a_run_moves_both_of_its_sides_have_the_same_people",
+    ),
+    Guard(
+        "a session that got another owner is not moved",
+        Law.PEOPLE,
+        (Edit("bot.services.migrations.start", " and session.owner == view.session.owner", ""),),
+        test=f"{COPIES}::test_a_session_that_got_another_owner_meanwhile_is_not_moved",
+    ),
+    Guard(
+        "a create brings the keys of now",
+        Law.PEOPLE,
+        (
+            Edit(
+                "bot.services.instances.launch",
+                "if not await key_holders.all_belong(tx, ctx.policy, work.session.id, work.keys):",
+                "if False:",
+            ),
+        ),
+        test="tests/services/instances/test_launch.py::test_who_leaves_while_a_launch_is_prepared_is_not_on_the_machine",
     ),
 )

@@ -9,6 +9,8 @@ from typing import cast
 import pytest
 
 from bot.rules.instances.startup_script import bootstrap
+from bot.services.access import sharing
+from bot.services.access.sharing import ShareWith
 from bot.services.instances import launch, reconcile
 from ledger.kernel.grant import Grant
 from ledger.kernel.states import InstanceState
@@ -16,8 +18,10 @@ from ledger.queries.orphans import every_orphan
 from providers.contract import InstanceSpec, Listing, ObservedInstance, Provider
 from providers.errors import NoCapacity, OutcomeUnknown, ProviderError, RateLimited
 from providers.profiles import model
+from providers.sandbox.runpod.sandbox import RunPodSandbox
+from tests.services.access.test_sharing import key_of
 from tests.support.proxy_provider import InFront, Noting, noting
-from tests.support.world import ALICE, World
+from tests.support.world import ALICE, DAVE, World
 
 Act = Callable[[], Awaitable[None]]
 
@@ -69,6 +73,22 @@ async def test_an_end_while_a_launch_is_prepared_sends_nothing(w: World) -> None
     await w.settle()
     assert (await w.view(request_id)).instances[0].state is InstanceState.REJECTED
     assert w.engine.creates == []
+
+
+async def test_who_leaves_while_a_launch_is_prepared_is_not_on_the_machine(w: World) -> None:
+    w.tune(validate_login=False)  # Nobody can log in to the machine later and remove a key there.
+    keys = {who: await key_of(w, who) for who in (ALICE, DAVE)}
+    request_id = await w.approved(candidates=("runpod",), share=(DAVE.ref,))
+
+    async def leaves() -> None:
+        assert (await sharing.change(w.ctx, ShareWith(request_id, ALICE, DAVE, off=True))).ok
+
+    w.wrap("runpod", lambda inner: cast("Provider", Meanwhile(inner, prepares=leaves)))
+    await w.settle()
+    runpod = w.clouds["runpod"]
+    assert isinstance(runpod, RunPodSandbox)
+    (pod,) = runpod.account.instances.values()
+    assert pod.order.env["PUBLIC_KEY"].splitlines() == [keys[ALICE]]
 
 
 async def test_what_is_launched_during_a_listing_is_no_orphan(w: World) -> None:

@@ -15,8 +15,8 @@ from bot.services.nodes import key_writes
 from ledger.core import amend
 from ledger.kernel.actor import Actor
 from ledger.kernel.event_kind import EventKind
-from ledger.kernel.key_problem import KeyProblem
 from ledger.kernel.login_problem import LoginProblem
+from ledger.kernel.people.key_problem import KeyProblem
 from ledger.models import Instance, MachineKey
 from ledger.queries.people.machine_keys import keys_on
 from providers.sandbox.machines import SandboxMachine

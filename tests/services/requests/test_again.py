@@ -5,11 +5,24 @@ from __future__ import annotations
 from dataclasses import replace
 from decimal import Decimal
 
+from sqlalchemy import update
+
 from bot.services.access import job_secrets
 from bot.services.access.job_secrets import StoreSecret
 from bot.services.requests.again import Again, again
 from ledger.kernel.states import RequestState
-from tests.support.world import ALICE, CHANNEL, DAVE, World
+from ledger.models import Request
+from ledger.queries.people.credentials import credentials_of, own_key
+from tests.services.access.test_sharing import Gone
+from tests.support.world import ALICE, CAROL, CHANNEL, DAVE, World
+
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHMwCHH0TBaOfJSd4sdQ5gwsm7j/UwAXxaJnI06ctNuO alice"
+
+
+async def brought(w: World, request_id: str) -> str | None:
+    """The key that somebody brought for the machines of a request."""
+    async with w.ctx.db.read() as tx:
+        return own_key((await credentials_of(tx, [request_id])).get(request_id, ()))
 
 
 async def test_the_newest_of_ones_own_is_repeated(w: World) -> None:
@@ -29,14 +42,13 @@ async def test_the_newest_of_ones_own_is_repeated(w: World) -> None:
 
 
 async def test_somebody_elses_is_repeated_without_their_key_and_their_people(w: World) -> None:
-    key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHMwCHH0TBaOfJSd4sdQ5gwsm7j/UwAXxaJnI06ctNuO alice"
-    first = await w.ask(public_key=key, share=(DAVE.ref,))
+    first = await w.ask(public_key=KEY, share=(DAVE.ref,))
     view = await w.view(str(first.data["request_id"]))
     reply = await again(w.ctx, Again("again-2", DAVE, CHANNEL, view.request))
-    mine = (await w.view(str(reply.data["request_id"]))).request
-    assert (mine.requester, mine.job.public_key, mine.job.share) == (DAVE.ref, None, ())
+    mine = await w.view(str(reply.data["request_id"]))
+    assert (mine.request.requester, mine.shared_with, await brought(w, mine.request.id)) == (DAVE.ref, (), None)
     own = await again(w.ctx, Again("again-3", ALICE, CHANNEL, view.request))
-    assert (await w.view(str(own.data["request_id"]))).request.job.public_key == key
+    assert await brought(w, str(own.data["request_id"])) == KEY
 
 
 async def test_somebody_elses_command_gets_no_secrets(w: World) -> None:
@@ -47,9 +59,27 @@ async def test_somebody_elses_command_gets_no_secrets(w: World) -> None:
     view = await w.view(str(first.data["request_id"]))
     reply = await again(w.ctx, Again("again-8", DAVE, CHANNEL, view.request))
     assert "Its secrets are left out." in reply.sentence
-    assert (await w.view(str(reply.data["request_id"]))).request.job.secrets == ()
+    assert (await w.view(str(reply.data["request_id"]))).secrets == ()
     own = await again(w.ctx, Again("again-9", ALICE, CHANNEL, view.request))
-    assert (await w.view(str(own.data["request_id"]))).request.job.secrets == ("HF_TOKEN",)
+    assert (await w.view(str(own.data["request_id"]))).secrets == ("HF_TOKEN",)
+
+
+async def test_who_is_no_member_any_more_is_left_out(w: World) -> None:
+    first = await w.ask(share=(DAVE.ref, CAROL.ref))
+    w.ctx = replace(w.ctx, people=Gone())
+    reply = await again(w.ctx, Again("again-10", ALICE, CHANNEL))
+    assert f"Again as {str(first.data['request_id'])[-6:]}. It is not shared with {DAVE.ref}." in reply.sentence
+    assert (await w.view(str(reply.data["request_id"]))).shared_with == (CAROL.ref,)
+
+
+async def test_what_was_given_away_meanwhile_is_somebody_elses(w: World) -> None:
+    first = await w.ask(share=(DAVE.ref,), public_key=KEY)
+    read_before = (await w.view(str(first.data["request_id"]))).request
+    async with w.ctx.db.write() as tx:
+        await tx.execute(update(Request).where(Request.id == read_before.id).values(requester=CAROL.ref))
+    reply = await again(w.ctx, Again("again-11", ALICE, CHANNEL, read_before))
+    new = str(reply.data["request_id"])
+    assert ((await w.view(new)).shared_with, await brought(w, new)) == ((), None)
 
 
 async def test_more_time_repeats_the_request_of_its_session(w: World) -> None:

@@ -258,3 +258,20 @@ async def test_who_has_no_key_accepts_after_adding_one(w: World) -> None:
         ] == "offered"
         assert (await door.call("POST", f"{path}/transfer/decline", key)).json()["code"] == "declined"
     assert (await session(w)).owner == carol.ref
+
+
+async def test_who_asked_still_audits_what_happened_until_the_transfer(w: World) -> None:
+    w.tune(same_person=((ALICE.id, "operator:alice"),))
+    request_id = await running(w)
+    assert (await offer(w, request_id)).ok
+    assert (await answer(w, request_id)).code == "transferred"
+    w.clock.advance(60)
+    await sharing.change(w.ctx, ShareWith(request_id, DAVE, CAROL))
+    async with opened(w) as door:
+        alice, eve = await door.key("operator:alice"), await door.key("operator:eve")
+        read = (await door.call("GET", f"/audit/{request_id}", alice)).json()
+        kinds_read = [one["kind"] for one in read["events"]]
+        assert (kinds_read[0], EventKind.SESSION_TRANSFERRED in kinds_read) == (EventKind.REQUEST_MADE, True)
+        assert (EventKind.REQUEST_SHARED in kinds_read, read["broken"]) == (False, [])
+        assert code_of(await door.call("GET", f"/audit/{request_id}", eve)) == "unknown_id"
+        assert code_of(await door.call("GET", f"/sessions/{request_id[-6:]}", alice)) == "unknown_id"

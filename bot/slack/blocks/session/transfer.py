@@ -8,7 +8,7 @@ from typing import Final
 from bot.rules.values.phrases import usd
 from bot.slack.blocks.elements import Message, actions, button, code, confirm, person, safe, section, when
 from bot.slack.blocks.session.session_ready_and_ended import is_over, what
-from ledger.kernel.transfer_state import TransferState
+from ledger.kernel.people.transfer_state import TransferState
 from ledger.models import Transfer
 from ledger.queries.views import SessionView
 

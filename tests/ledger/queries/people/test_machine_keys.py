@@ -7,10 +7,9 @@ from typing import Any
 
 from ledger.engine.db import Database
 from ledger.kernel.actor import Actor
-from ledger.kernel.key_problem import KeyProblem
+from ledger.kernel.people.key_problem import KeyProblem
 from ledger.kernel.states import InstanceState, SessionState
-from ledger.kernel.transfer_state import TransferState
-from ledger.models import Instance, Share, Transfer
+from ledger.models import Instance, Share
 from ledger.queries.access import Whose
 from ledger.queries.people import machine_keys as keys
 from tests.support import rows
@@ -42,7 +41,7 @@ async def test_machines_of_sessions_and_of_people(db: Database) -> None:
         tx.add(Share(request_id=request_id, person=rows.BEN.ref, shared_by=rows.ADA.ref, created_at=START))
     async with db.read() as tx:
         found = await keys.machines_of_sessions(tx, [session.id, ended.session_id])
-        assert [(row.id, of.id, asked.id) for row, of, asked in found] == [(live.id, session.id, session.request_id)]
+        assert [(row.id, of.id) for row, of in found] == [(live.id, session.id)]
         of_ada = await keys.machines_of_person(tx, Whose.of([rows.ADA]))
         assert {row.id for row, *_ in of_ada} == {live.id, other.id}
         of_ben = await keys.machines_of_person(tx, Whose.of([rows.BEN]))
@@ -82,24 +81,3 @@ async def test_what_is_known_gets_the_new_values(db: Database) -> None:
         await keys.put_keys(tx, [key(row, wanted=False, since=START + MINUTE)])
         (one,) = await keys.keys_on(tx, [row.id])
         assert (one.wanted, one.since, one.public_key) == (False, START + MINUTE, "ssh-ed25519 SHA256:one")
-
-
-async def test_which_sessions_were_transferred(db: Database) -> None:
-    async with db.write() as tx:
-        taken, declined = await rows.session(tx), await rows.session(tx)
-        for n, (session, state) in enumerate([(taken, TransferState.ACCEPTED), (declined, TransferState.DECLINED)]):
-            tx.add(
-                Transfer(
-                    id=f"trf_{n}",
-                    session_id=session.id,
-                    from_owner=rows.ADA.ref,
-                    to_person=rows.BEN.ref,
-                    offered_by=rows.ADA.ref,
-                    state=state,
-                    created_at=START,
-                    expires_at=START + MINUTE,
-                    closed_at=START,
-                )
-            )
-        await tx.flush()
-        assert await keys.transferred(tx, [taken.id, declined.id]) == {taken.id}

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ledger.engine.db import Database
+from ledger.kernel.people.credential_kind import CredentialKind
 from ledger.kernel.states import SessionState
 from ledger.models import Secret
 from ledger.queries.access import Whose
-from ledger.queries.people.secrets import forget_secret, secret_jobs, secrets_of
+from ledger.queries.people.secrets import SecretJob, forget_secret, secret_jobs, secrets_of
 from tests.support import rows
 from tests.support.clock import START
 
@@ -35,11 +36,11 @@ async def test_everybody_has_secrets_of_their_own(db: Database) -> None:
 
 async def test_only_jobs_that_name_secrets_are_found(db: Database) -> None:
     async with db.write() as tx:
-        asked = await rows.request(tx, job=replace(rows.JOB, secrets=("HF_TOKEN",)))
+        asked = await rows.request(tx, job=replace(rows.JOB, secrets=("IN_ITS_JOB",)))
         session = await rows.session(tx, SessionState.RUNNING, request_id=asked.id)
+        await rows.credential(tx, asked, CredentialKind.SECRET, "HF_TOKEN")
         names, plain = await rows.instance(tx, of=session), await rows.instance(tx)
     async with db.read() as tx:
         found = await secret_jobs(tx, [names.id, plain.id])
         assert list(found) == [names.id]
-        assert (found[names.id].session_id, found[names.id].owner) == (session.id, session.owner)
-        assert (found[names.id].state, found[names.id].names) == (SessionState.RUNNING, ("HF_TOKEN",))
+        assert found[names.id] == SecretJob(session.owner, SessionState.RUNNING, ("HF_TOKEN",))

@@ -6,9 +6,9 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 from ledger.engine.db import Database
+from ledger.kernel.people.transfer_state import TransferState
 from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import RequestState, SessionState
-from ledger.kernel.transfer_state import TransferState
 from ledger.models import Disk, Node, Request, Session, Share, Transfer
 from ledger.queries.access import Whose
 from ledger.queries.people import transfers
@@ -94,7 +94,7 @@ async def test_the_whole_family_gets_the_new_owner(db: Database) -> None:
         await tx.flush()
         assert [one.id for one in await transfers.undecided_of(tx, asked.id)] == [more.id]
         assert [one.id for one in await transfers.votes_of(tx, asked.id)] == [vote.id]
-        await transfers.change_owner(tx, session, rows.BEN.ref, [rows.BEN.ref])
+        await transfers.change_owner(tx, session, rows.BEN.ref, [rows.BEN.ref], START + HOUR)
     async with db.read() as tx:
         assert (await tx.get_one(Session, session.id)).owner == rows.BEN.ref
         assert {(await tx.get_one(Request, one.id)).requester for one in (asked, more)} == {rows.BEN.ref}
