@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields, replace
 from decimal import Decimal
+from typing import Any
 
 from bot.rules.policy.changes import changes
 from bot.rules.policy.consumers import ConsumerPolicy
@@ -71,5 +72,6 @@ def test_an_order_that_matters_is_said() -> None:
 
 def test_every_setting_is_compared() -> None:
     for item in fields(Policy):
-        odd = replace(BEFORE, **{item.name: object()})
+        value: dict[str, Any] = {item.name: object()}
+        odd = replace(BEFORE, **value)
         assert [one.split(":")[0] for one in changes(BEFORE, odd)] == [item.name]

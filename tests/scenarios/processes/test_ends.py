@@ -183,7 +183,7 @@ async def test_a_policy_that_others_can_change_decides_about_no_spend(quick_plac
     policy = Path(place.environment["GPU_SHOPPER_POLICY"])
     good = policy.read_text()  # noqa: ASYNC240
     policy.chmod(0o666)  # noqa: ASYNC240
-    policy.write_text(good.replace("- U0BOB", "- U0BOB\n  - U0ALICE\n  allow_self_approval: true"))  # noqa: ASYNC240
+    policy.write_text(good.replace("- U0CAROL", "- U0CAROL\n  - U0ALICE\n  allow_self_approval: true"))  # noqa: ASYNC240
     await place.screens.posted("has mode 0666, so others can change it")
     await place.kill()
     bot = await up_again(place)
