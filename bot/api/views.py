@@ -57,7 +57,7 @@ def request_summary(ctx: Context, request: Request, session_state: SessionState 
     """Return a request as a list shows it, with the names of its people and the state of its session."""
     return RequestSummary.of(
         request,
-        asked=what_is_requested(request.kind, request.job, request.parent_id),
+        asked=what_is_requested(request.kind, request.job, request.parent_id, ctx.policy.max_hours),
         session_state=session_state,
         requester_name=ctx.names.of(ctx.policy, request.requester),
         decided_by_name=ctx.names.of(ctx.policy, request.decided_by),
@@ -87,6 +87,7 @@ def request_out(ctx: Context, view: RequestView, mandate: ApproverGroup, hint: s
         else None,
         override_id=view.override.id if view.override else None,
         override_state=view.override.state if view.override else None,
+        max_hours=ctx.policy.max_hours,
         session_id=view.session.id if view.session else None,
         held=recovery_mode.of_request(view),
         hint=hint,

@@ -152,3 +152,14 @@ def test_a_page_is_read_without_its_code() -> None:
 
 def test_a_text_is_cut_into_sentences() -> None:
     assert sentences("One. Two! And `a.b` three? 1.5 h") == ["One.", "Two!", "And `a.b` three?", "1.5 h"]
+
+
+def test_the_limit_on_hours_is_said_with_the_number_of_the_policy() -> None:
+    """`max_hours` is a setting, so no sentence of the program has its default written into it."""
+    at = [
+        f"{path.relative_to(ROOT).as_posix()}:{line}"
+        for path in sorted((ROOT / "bot").rglob("*.py"))
+        for line, text in strings(ast.parse(path.read_text(encoding="utf-8")))
+        if re.search(r"\b12[- ](hour|h)\b (limit|override)", text)
+    ]
+    assert at == []

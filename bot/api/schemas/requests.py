@@ -114,7 +114,7 @@ class WaitOut(Out):
 
 
 class RequestOut(RequestSummary):
-    """A request in full. `waiting` is null once it is closed; `override_id` names the 12-hour override."""
+    """A request in full. `waiting` is null once it is closed; `override_id` names the override of `max_hours`."""
 
     job: dict[str, Any] = Field(description="The job as it was requested.")
     shared_with: list[str] = optional("The people with whom its machine is shared: their keys go onto it.", [])
@@ -131,10 +131,13 @@ class RequestOut(RequestSummary):
     )
     wait: WaitOut | None = optional("For what it waits or waited; null: it never did.")
     waiting: Waiting | None = Field(description="The approvers it waits for; null once it is closed.")
-    override_id: str | None = Field(description="The 12-hour override; an approval of this request approves it, too.")
+    override_id: str | None = Field(
+        description="The override of `max_hours`; an approval of this request approves it, too."
+    )
     override_state: str | None = Field(
         description="The state of that override: pending, approved, rejected, expired or cancelled."
     )
+    max_hours: Decimal = optional("The policy's limit, above which hours need that override.", Decimal(12))
     session_id: str | None = Field(description="The id of the session.")
     held: fields.Held = ""
     hint: str = optional("What to know before you approve it, such as that its owner has no SSH key.", "")

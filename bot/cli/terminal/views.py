@@ -13,7 +13,7 @@ from bot.cli.terminal.screen import for_people
 from bot.cli.terminal.wording import exact, when
 from bot.rules.instances.checked_gpus import CheckedGpus
 from bot.rules.values.job_text import machine
-from bot.rules.values.phrases import brief, hours, place_name, rate, retained_disk, unreconciled, usd
+from bot.rules.values.phrases import brief, hour_limit, hours, place_name, rate, retained_disk, unreconciled, usd
 from bot.rules.values.state_text import state_words, words_of
 from bot.rules.values.text_table import TextReport, TextTable
 from ledger.kernel.end_reason import END_LABELS
@@ -83,13 +83,14 @@ def request_details(one: RequestOut, *, verbose: bool = False) -> TextReport:
     )
     said = [f"#{option.rank} {option.hold}." for option in one.options if option.hold]
     said += [f"Shared with {', '.join(map(name_of, one.shared_with_names))}."] if one.shared_with else []
+    limit = hour_limit(one.max_hours)
     said += [one.reason and f"Reason: {one.reason}", one.outcome]
     if one.wait and one.state == RequestState.WAITING:
         said.append(_waits(one.wait))
     if one.override_state == RequestState.PENDING:
-        said.append("Above the 12-hour limit: an approval also approves the 12-hour override.")
+        said.append(f"Above the {limit} limit: an approval also approves the {limit} override.")
     elif one.override_state:
-        said.append(f"Its 12-hour override is {words_of(RequestState, one.override_state)}.")
+        said.append(f"Its {limit} override is {words_of(RequestState, one.override_state)}.")
     if one.waiting:
         named = ", ".join([*(one.waiting.approver_names or one.waiting.approvers), *one.waiting.approver_groups])
         who = named or "none yet; the policy names no approver"

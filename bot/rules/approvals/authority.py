@@ -14,7 +14,7 @@ from bot.rules.approvals.approvers import ANYBODY
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.tiers import ApproverGroup, group_of
 from bot.rules.pricing import hours_cap
-from bot.rules.values.phrases import hours, plural, usd
+from bot.rules.values.phrases import hour_limit, hours, plural, usd
 from ledger.kernel.states import RequestState
 
 _ZERO: Final = Decimal(0)
@@ -105,8 +105,8 @@ def plan(
     if confirm:
         rule += f" Above {usd(policy.confirm_above_usd)} the approver types the amount."
     if needs_override:
-        cap = hours(policy.max_hours)
-        rule += f" {hours(whole.hours)} is above the limit of {cap}: approving includes the 12-hour override."
+        cap, limit = hours(policy.max_hours), hour_limit(policy.max_hours)
+        rule += f" {hours(whole.hours)} is above the limit of {cap}: approving includes the {limit} override."
     return ApprovalPlan(required=required, rule=rule, confirm_amount=confirm, needs_override=needs_override)
 
 

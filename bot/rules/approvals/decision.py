@@ -31,7 +31,7 @@ from bot.rules.policy import job_bounds
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.tiers import ApproverGroup, group_of
 from bot.rules.pricing.spend_limits import SetLimit, change_cap, total_cap
-from bot.rules.values.phrases import Verdict, deny, plural, read_amount, usd
+from bot.rules.values.phrases import Verdict, deny, hour_limit, plural, read_amount, usd
 from bot.rules.values.reply_code import ReplyCode
 from ledger.kernel import money
 from ledger.kernel.actor import Actor, ActorKind
@@ -269,7 +269,7 @@ def _approve(
     if any(has_approved(policy, request, one) for one in (decider.actor, *([place] if place else []))):
         return deny(ReplyCode.ALREADY_VOTED, "You already approved this. It needs another approver.")
     if needed.needs_override:
-        return deny(ReplyCode.OVERRIDE_FIRST, "The 12-hour override must be approved first.")
+        return deny(ReplyCode.OVERRIDE_FIRST, f"The {hour_limit(policy.max_hours)} override must be approved first.")
     terms = request.terms
     if terms is not None and what.seen != terms.digest and (what.seen is not None or terms.is_changed):
         return deny(

@@ -1,4 +1,4 @@
-"""Compare hours with the cap: 12 in all without an override, and a bound that no override passes."""
+"""Compare hours with the cap: `max_hours` in all without an override, and a bound that no override passes."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from decimal import ROUND_CEILING, Decimal
 from enum import StrEnum
 
 from bot.rules.policy.policy import Policy
+from bot.rules.values.phrases import hour_limit
 from bot.rules.values.phrases import hours as say_hours
 from bot.rules.values.reply_code import ReplyCode
 from ledger.kernel.job import JobRequest
@@ -79,7 +80,10 @@ def check(hours: Decimal, already_hours: Decimal, policy: Policy) -> DurationVer
         sentence = f"{say_hours(total)} is above the limit of {say_hours(policy.max_hours_ever)}. Request less time."
         return _refused(ReplyCode.TOO_LONG, sentence, total)
     if is_above(policy, total):
-        sentence = f"{say_hours(total)} in all is above {say_hours(policy.max_hours)}, which needs a 12-hour override."
+        limit = hour_limit(policy.max_hours)
+        sentence = (
+            f"{say_hours(total)} in all is above {say_hours(policy.max_hours)}, which needs the {limit} override."
+        )
         return DurationVerdict(DurationOutcome.NEEDS_OVERRIDE, ReplyCode.NEEDS_OVERRIDE, sentence, total)
     return DurationVerdict(DurationOutcome.OK, ReplyCode.OK, f"{say_hours(total)} in all is within the limit.", total)
 

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from bot.rules.values.phrases import brief, hours, plural
+from bot.rules.values.phrases import brief, hour_limit, hours, plural
 from ledger.kernel.ids import short_id
 from ledger.kernel.job import GpuConstraint, JobRequest, volume_of
 from ledger.kernel.request_kind import RequestKind
 
 
-def what_is_requested(kind: RequestKind, job: JobRequest, parent_id: str | None) -> str:
-    """Describe what a request asks for, unescaped: `4× A100-80GB for 6 hours`, `2 h more for 4k7m2p`."""
+def what_is_requested(
+    kind: RequestKind, job: JobRequest, parent_id: str | None, max_hours: Decimal | None = None
+) -> str:
+    """Describe what a request asks for, unescaped: `4× A100-80GB for 6 hours`, `2 h more for 4k7m2p`.
+
+    `max_hours` is the policy's limit, after which an override is named; None where it is not to be had.
+    """
+    override = f"{hour_limit(max_hours)} override" if max_hours is not None else "override"
     parent = short_id(parent_id or "")
     return {
         RequestKind.PROVISION: title(job),
         RequestKind.MIGRATE: f"Move to {title(job)}",
         RequestKind.VOLUME: f"A {title(job)}",
         RequestKind.EXTEND: f"{brief(job.hours)} more for {parent}",
-        RequestKind.OVERRIDE_12H: f"12-hour override of request {parent}",
+        RequestKind.OVERRIDE_12H: f"{override} of request {parent}",
         RequestKind.OVERSPEND: f"{parent} costs more than approved",
     }[kind]
 

@@ -101,6 +101,11 @@ def hours(amount: Decimal) -> str:
     return plural(_rounded(amount, 2), "hour")
 
 
+def hour_limit(max_hours: Decimal) -> str:
+    """Write the policy's limit on hours in front of a noun: `12-hour`, `6.5-hour`, `45-minute`."""
+    return hours(max_hours).removesuffix("s").replace(" ", "-")
+
+
 def brief(amount: Decimal) -> str:
     """Write a time in hours in short, to the minute: `6 h`, `1 h 40 min`, `45 min`."""
     whole_h, minutes = divmod(int(_rounded(amount * 60, 0)), 60)

@@ -137,7 +137,9 @@ def _sentences(
     sentences = [request.rule or "It has no offers yet, so no rule applies to it.", *_amounts(view)]
     if request.kind is RequestKind.OVERRIDE_12H:
         how = ", approved with it" if request.state is RequestState.PENDING else ""
-        sentences.insert(0, f"{what_is_requested(request.kind, request.job, request.parent_id)}{how}.")
+        sentences.insert(
+            0, f"{what_is_requested(request.kind, request.job, request.parent_id, policy.max_hours)}{how}."
+        )
     if request.state is not RequestState.PENDING:
         by = f" by {references([request.decided_by])}" if request.decided_by else ""
         return [*sentences, f"{_CLOSED.get(request.state, f'It is {state_words(request.state)}')}{by}.", *waived]

@@ -1,4 +1,4 @@
-"""Read the approvals of a request: those of its current offers, who gave them, their hours, the 12-hour override."""
+"""Read the approvals of a request: those of its current offers, who gave them, their hours, the override."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 from bot.rules.policy.policy import Policy
 from bot.rules.pricing import hours_cap
 from bot.rules.values import job_text
-from bot.rules.values.phrases import brief, hours
+from bot.rules.values.phrases import brief, hour_limit, hours
 from bot.services.grants import amendments
 from bot.slack.blocks.elements import person
 from bot.slack.blocks.offers import line
@@ -72,13 +72,14 @@ def waits_for_override(view: RequestView) -> bool:
 def override_note(view: RequestView, policy: Policy, *, with_time: bool) -> str:
     """Say that an approval includes the override, or who gave it already; empty up to the limit on hours."""
     over, request = view.override, view.request
-    limit = f"the {hours(policy.max_hours).removesuffix('s').replace(' ', '-')} limit"
+    named = hour_limit(policy.max_hours)
+    limit = f"the {named} limit"
     includes = "approving includes the override"
     if over is not None and over.state is RequestState.PENDING:
         time = f"{brief(over.job.hours + over.job.already_hours)} is above" if with_time else "Above"
         return f":warning: *{time} {limit}*: {includes}."
     if over is not None and over.state is RequestState.APPROVED:
-        return f":warning: 12-hour override by {person(over.decided_by or '')}."
+        return f":warning: {named} override by {person(over.decided_by or '')}."
     total_h = request.job.already_hours + amendments.most_hours(request, view.approvals)
     total_h = hours_cap.counted(request.job, total_h)
     if request.kind is RequestKind.EXTEND and hours_cap.is_above(policy, total_h):
@@ -88,11 +89,11 @@ def override_note(view: RequestView, policy: Policy, *, with_time: bool) -> str:
 
 def override_given(view: RequestView, policy: Policy) -> str:
     """Say who gave the override of an approved request; empty where it needed none."""
-    over, votes = view.override, votes_of(view)
+    over, votes, named = view.override, votes_of(view), hour_limit(policy.max_hours)
     if over is not None and over.state is RequestState.APPROVED and over.decided_by:
-        return f"12-hour override by {person(over.decided_by)}."
+        return f"{named} override by {person(over.decided_by)}."
     if view.request.kind is RequestKind.EXTEND and votes:
         total_h = view.request.job.already_hours + Decimal(votes[-1].hours or view.request.job.hours)
         total_h = hours_cap.counted(view.request.job, total_h)
-        return f"12-hour override by {person(votes[-1].approver)}." if hours_cap.is_above(policy, total_h) else ""
+        return f"{named} override by {person(votes[-1].approver)}." if hours_cap.is_above(policy, total_h) else ""
     return ""

@@ -15,7 +15,7 @@ from bot.rules.approvals.break_glass import BREAK_GLASS
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.tiers import ApproverGroup
 from bot.rules.values import job_text
-from bot.rules.values.phrases import brief, cloud_title, rate, usd
+from bot.rules.values.phrases import brief, cloud_title, hour_limit, rate, usd
 from bot.services.grants import amendments
 from bot.services.runtime import recovery_mode
 from bot.slack.blocks import migration, progress
@@ -154,7 +154,7 @@ def _pending(view: RequestView, policy: Policy, facts: CardFacts) -> tuple[list[
     request = view.request
     if request.kind is RequestKind.OVERRIDE_12H:
         asked_in = f" {code(short_id(request.parent_id))}" if request.parent_id else ""
-        said = f"Above the 12-hour limit. Approve it with request{asked_in}."
+        said = f"Above the {hour_limit(policy.max_hours)} limit. Approve it with request{asked_in}."
         return [said], [section(f"{_who(view, 'Waiting for approval')}\n{said}")]
     chosen = shown_option(view)
     who, terms, notes = "", list[str](), list[str]()
@@ -175,7 +175,7 @@ def _pending(view: RequestView, policy: Policy, facts: CardFacts) -> tuple[list[
 
 def waiting(view: RequestView, policy: Policy, facts: CardFacts) -> list[str]:
     """Say in a few lines what waits for approval: what, for how much, by whom it is approved and until when."""
-    notes = [":warning: *Above the 12-hour limit*"] if waits_for_override(view) else []
+    notes = [f":warning: *Above the {hour_limit(policy.max_hours)} limit*"] if waits_for_override(view) else []
     notes += [":key: No SSH key yet."] if facts.keyless else []
     lines = [f"*{safe(title(view))}* is *waiting for approval*."]
     if (option := shown_option(view)) is not None:
@@ -224,7 +224,7 @@ def _limits(view: RequestView, cost_usd: Decimal | None) -> list[str]:
 
 
 def _notes(view: RequestView, policy: Policy, facts: CardFacts, short: int) -> list[str]:
-    """List what to know before approving: a requote and its reason, a change, the 12-hour limit, a missing key."""
+    """List what to know before approving: a requote and its reason, a change, the limit on hours, a missing key."""
     request = view.request
     notes = [*_again(view), *not_read(view)]
     stands = amendments.amended_terms(request, view.approvals)
@@ -304,7 +304,7 @@ def _approve_button(view: RequestView) -> list[Block]:
     label = f"Approve {line(option).name}, about {expected}"
     if waits_for_override(view):
         text = f"Approve {brief(time_h)} ({expected})"
-        label = f"Approve {brief(time_h)}, above the 12-hour limit, for about {expected}"
+        label = f"Approve {brief(time_h)}, above the limit on hours, for about {expected}"
     return [button(text, f"{APPROVE}:{option.rank}", token + mark(view), style="primary", label=label)]
 
 

@@ -16,13 +16,13 @@ from ledger.kernel.request_kind import RequestKind
     [
         (RequestKind.PROVISION, "2× A100-80GB for 2 hours"),
         (RequestKind.EXTEND, "2 h more for 4k7m2p"),
-        (RequestKind.OVERRIDE_12H, "12-hour override of request 4k7m2p"),
+        (RequestKind.OVERRIDE_12H, "8-hour override of request 4k7m2p"),
         (RequestKind.OVERSPEND, "4k7m2p costs more than approved"),
     ],
 )
 def test_every_kind_says_what_it_asks_for(kind: RequestKind, said: str) -> None:
     job = JobRequest(GpuConstraint(names=("A100-80GB",), count_min=2, count_max=2), Decimal(2))
-    assert what_is_requested(kind, job, "req_01abcd4k7m2p") == said
+    assert what_is_requested(kind, job, "req_01abcd4k7m2p", Decimal(8)) == said
 
 
 def test_no_kind_is_forgotten() -> None:
@@ -49,3 +49,8 @@ def test_a_long_time_is_said_in_days_where_it_is_a_number_of_them(hours: str, sa
 def test_what_runs_is_named_by_its_gpus() -> None:
     assert machine(1, 4, "H100", "x") == "4x H100"
     assert machine(2, 8, "") == "2 machines of 8× GPU"
+
+
+def test_an_override_without_a_known_limit_names_no_number() -> None:
+    job = JobRequest(GpuConstraint(), Decimal(2))
+    assert what_is_requested(RequestKind.OVERRIDE_12H, job, "req_01abcd4k7m2p") == "override of request 4k7m2p"

@@ -212,7 +212,7 @@ _DECISIONS = (
     Guard(
         "as many approvers as the policy wants",
         Law.DECISION,
-        (Edit(DECISION, "    left = needed.required - len(request.approvals) - 1", "    left = 0"),),
+        (Edit(DECISION, "    left = needed.required - len(people) - 1", "    left = 0"),),
         test=f"{DECIDING}::test_two_approvers_take_the_option_that_the_first_one_fixed",
     ),
     Guard(
@@ -232,6 +232,25 @@ _DECISIONS = (
             ),
         ),
         test=f"{AUTHORITY}::test_again_from_its_checkpoint_counts_on_in_dollars_and_hours",
+    ),
+    Guard(
+        "a policy that others can change decides nothing",
+        Law.DECISION,
+        (
+            Edit(
+                "bot.settings.policy_file",
+                "        reader = _Reader(path, read_guarded if spends else _read)",
+                "        reader = _Reader(path, _read)",
+            ),
+        ),
+        test="tests/settings/test_policy_watch.py::"
+        "test_a_file_that_others_can_change_now_is_reported_once_and_mended_by_its_mode",
+    ),
+    Guard(
+        "all names of a person are one requester and one approver",
+        Law.DECISION,
+        (Edit("bot.rules.approvals.approvers", "    for known in found:", "    for known in [actor]:"),),
+        test=f"{DECIDING}::test_a_chain_of_names_is_one_person_who_approves_nothing_of_their_own",
     ),
     Guard(
         "an AI agent has no approver rights",

@@ -90,7 +90,9 @@ def _before_a_session(view: RequestView, policy: Policy, facts: request.CardFact
         card = request.request_message(view, policy, facts)
         return Message(card.text, (*(block for block in card.blocks if block["type"] != "actions"), ids))
     if view.request.kind is RequestKind.OVERRIDE_12H:
-        named = job_text.what_is_requested(view.request.kind, view.request.job, view.request.parent_id)
+        named = job_text.what_is_requested(
+            view.request.kind, view.request.job, view.request.parent_id, policy.max_hours
+        )
         lines = [f"*{safe(named)}*, approved with it."]
     else:
         lines = request.waiting(view, policy, facts)
