@@ -87,7 +87,7 @@ def request_out(ctx: Context, view: RequestView, mandate: ApproverGroup, hint: s
         else None,
         override_id=view.override.id if view.override else None,
         override_state=view.override.state if view.override else None,
-        max_hours=ctx.policy.max_hours,
+        max_hours_without_override=ctx.policy.max_hours,
         session_id=view.session.id if view.session else None,
         held=recovery_mode.of_request(view),
         hint=hint,

@@ -26,7 +26,7 @@ COMPARES_WITH_THE_CAP = "bot/rules/pricing/hours_cap.py"
 #: each other when the policy is read.
 OTHER_LIMITS = frozenset({"bot/rules/policy/consumers.py", "bot/rules/policy/validation.py"})
 #: The cap may be shown: as a text for people, or in the field of a document.
-SHOWS = frozenset({"hours", "say_hours", "hours_said"})
+SHOWS = frozenset({"hours", "say_hours", "hours_said", "hour_limit", "what_is_requested"})
 SHOWN_AS = "max_hours_without_override"
 
 

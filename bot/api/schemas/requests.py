@@ -137,7 +137,9 @@ class RequestOut(RequestSummary):
     override_state: str | None = Field(
         description="The state of that override: pending, approved, rejected, expired or cancelled."
     )
-    max_hours: Decimal = optional("The policy's limit, above which hours need that override.", Decimal(12))
+    max_hours_without_override: Decimal = optional(
+        "The policy's limit, above which hours need that override.", Decimal(12)
+    )
     session_id: str | None = Field(description="The id of the session.")
     held: fields.Held = ""
     hint: str = optional("What to know before you approve it, such as that its owner has no SSH key.", "")

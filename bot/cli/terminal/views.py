@@ -83,7 +83,7 @@ def request_details(one: RequestOut, *, verbose: bool = False) -> TextReport:
     )
     said = [f"#{option.rank} {option.hold}." for option in one.options if option.hold]
     said += [f"Shared with {', '.join(map(name_of, one.shared_with_names))}."] if one.shared_with else []
-    limit = hour_limit(one.max_hours)
+    limit = hour_limit(one.max_hours_without_override)
     said += [one.reason and f"Reason: {one.reason}", one.outcome]
     if one.wait and one.state == RequestState.WAITING:
         said.append(_waits(one.wait))

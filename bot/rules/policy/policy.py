@@ -36,8 +36,9 @@ class Policy:
         (), "May never approve or reject, whatever list or group they are in: a denial wins."
     )
     same_person: tuple[tuple[str, ...], ...] = setting(
-        (), "Names of one person, such as a Slack id and an operator. Each has the rights of all, and together they count as "
-        "one requester and one approver.",
+        (),
+        "Names of one person, such as a Slack id and an operator. Each has the rights of all, and together they count "
+        "as one requester and one approver.",
     )
     guests_may_request: bool = setting(
         False, "Guests of the workspace may request GPUs and read about their own requests; they never approve."
