@@ -18,8 +18,8 @@ from ledger.kernel.grant import GrantKind
 from ledger.kernel.states import InstanceState
 from ledger.models import Approval, GrantRow, Instance, Option, Request, Session
 from ledger.queries.lookups import instances_of_session, options_of, override_of
+from ledger.queries.runs.machines import machines_of_session, order_of
 from ledger.queries.session_costs import booked, extension_cap
-from providers.errors import RateLimited
 
 #: End codes after which no replacement is launched: the machine may be fine, but its price is not.
 NEVER_REPLACED = frozenset({EndReason.BILLED_ABOVE_CAP})
@@ -52,13 +52,9 @@ async def send_again(
     """
     rows = await instances_of_session(tx, refused.session_id)
     # The wait begins with the first refusal: the create may have been sent long after its approval.
-    first_at = min(row.ended_at or now for row in rows if _same_order(row, refused))
+    first_at = min(row.ended_at or now for row in rows if order_of(row) == order_of(refused))
     again_at = sent_again_at(first_at, now, retry_after_s)
     return None if again_at is None else await issue.intend_again(ctx, tx, refused, again_at, now)
-
-
-def _same_order(row: Instance, other: Instance) -> bool:
-    return (row.grant_id, row.option_id, row.node_rank) == (other.grant_id, other.option_id, other.node_rank)
 
 
 async def replace(ctx: Context, tx: Tx, session_id: str, longer_usd: Decimal, now: datetime) -> bool:
@@ -132,12 +128,10 @@ async def _choose(ctx: Context, tx: Tx, grant: GrantRow, request: Request) -> tu
     rows = {option.id: option for option in await options_of(tx, approval.option_id)}
     hold_h = await _longest_hold(ctx, tx, grant.session_id, approval, rows[approval.option_id])
     shown = [_ranked(row) for row in rows.values() if row.cloud in ctx.providers and hold_hours(row) <= hold_h]
-    tried = [row for row in await instances_of_session(tx, grant.session_id) if row.option_id in rows]
+    # A rate limit that was waited out says nothing about the cloud's other offers.
+    tried = [row for row in await machines_of_session(tx, grant.session_id) if row.option_id in rows]
     failures = [
-        Failure(offer_from_json(row.offer), row.outcome_code, row.state is not InstanceState.TOMBSTONE)
-        for place, row in enumerate(tried)
-        # A rate limit that was waited out says nothing about the cloud's other offers.
-        if row.outcome_code != RateLimited.code or not any(_same_order(row, later) for later in tried[place + 1 :])
+        Failure(offer_from_json(row.offer), row.outcome_code, row.state is not InstanceState.TOMBSTONE) for row in tried
     ]
     chosen = rows[approval.option_id].offer_id
     clouds = request.job.candidates
