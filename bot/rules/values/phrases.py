@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from decimal import Decimal
 
 from bot.rules.values.reply_code import ReplyCode
@@ -46,6 +46,16 @@ def looking_at_rest(clouds: Iterable[str]) -> str:
     """Say that more offers of these clouds are being read: `Still reading offers from RunPod and Vast.`"""
     names = sorted(map(cloud_title, clouds))
     return f"Still reading offers from {' and '.join(filter(None, (', '.join(names[:-1]), *names[-1:])))}."
+
+
+def not_all_read(cloud: str, why: str = "") -> str:
+    """Say that nobody reads the rest of a cloud's offers any more: `Not all offers of Vast were read.`"""
+    return f"Not all offers of {cloud_title(cloud)} were read{f' ({why})' if why else ''}."
+
+
+def offers_from(cloud: str, at: datetime) -> str:
+    """Say how old offers are that may have changed: `Vast's offers are from 14:02 UTC.`"""
+    return f"{cloud_title(cloud)}'s offers are from {at.astimezone(UTC):%H:%M} UTC."
 
 
 def usd(amount_usd: Decimal) -> str:

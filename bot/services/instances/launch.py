@@ -294,11 +294,12 @@ async def _create(
         if error.definite_no and not isinstance(error, OutcomeUnknown):
             await _refused(ctx, work, error.code, f"{error.message}.", limit=error)
         else:
+            ctx.catalog.sold(spec.offer)  # It may have landed.
             await _unknown_outcome(ctx, work, UNCLEAR)
         return
     finally:
         ctx.hints.sweep.set()  # Whatever became of the row meanwhile, a listing shows what the call has made.
-        ctx.catalog.sold(spec.offer)
+    ctx.catalog.sold(spec.offer)
     async with ctx.db.write() as tx:
         await adopt(ctx, tx, work.instance.id, observed, ctx.clock.now())
 
