@@ -39,7 +39,7 @@ from ledger.queries.nodes import nodes_of
 from ledger.queries.orphans import unknown_instances
 from ledger.queries.retained_disks import open_disks
 from ledger.queries.runs.graces import graces_of_sessions
-from ledger.queries.runs.machines import machines, repeated
+from ledger.queries.runs.machines import machines
 from ledger.queries.runs.migrations import last_migration_of, migrations_of
 from ledger.queries.session_costs import NOTHING, Booked, booked_of, extension_caps
 
@@ -81,11 +81,6 @@ class RequestView:
     def machines(self) -> list[Instance]:
         """Return its instances but the refused ones whose create was sent again: of a set, one for each machine."""
         return machines(self.instances)
-
-    @property
-    def repeats(self) -> frozenset[str]:
-        """Return the instances that send a create again after their cloud's rate limit."""
-        return frozenset(repeated(self.instances))
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from decimal import Decimal
 
-from bot.rules.instances.failover import Failure, next_option, sent_again_at
+from bot.rules.instances.failover import PAUSE_S, Failure, LimitWait, next_option, wait_for_limit
 from bot.rules.market.ranking import RankedOption
 from bot.services.checkpoints.hold import left_usd
 from bot.services.grants import hours_used, issue, reopen, reservations
@@ -18,7 +18,7 @@ from ledger.kernel.grant import GrantKind
 from ledger.kernel.states import InstanceState
 from ledger.models import Approval, GrantRow, Instance, Option, Request, Session
 from ledger.queries.lookups import instances_of_session, options_of, override_of
-from ledger.queries.runs.machines import machines_of_session, order_of
+from ledger.queries.runs.machines import machines_of_session
 from ledger.queries.session_costs import booked, extension_cap
 
 #: End codes after which no replacement is launched: the machine may be fine, but its price is not.
@@ -50,11 +50,17 @@ async def send_again(
 
     Its row is a new one, because each row is sent once.
     """
-    rows = await instances_of_session(tx, refused.session_id)
-    # The wait begins with the first refusal: the create may have been sent long after its approval.
-    first_at = min(row.ended_at or now for row in rows if order_of(row) == order_of(refused))
-    again_at = sent_again_at(first_at, now, retry_after_s)
-    return None if again_at is None else await issue.intend_again(ctx, tx, refused, again_at, now)
+    grant = await tx.get_one(GrantRow, refused.grant_id)
+    pause_s = PAUSE_S if retry_after_s is None else retry_after_s
+    wait = wait_for_limit(wait_of(refused), now, pause_s, grant.until)
+    return None if wait is None else await issue.intend_again(ctx, tx, refused, wait, now)
+
+
+def wait_of(row: Instance) -> LimitWait | None:
+    """Return how long an instance's launch has waited for a rate limit; None where it never did."""
+    if row.limited_at is None or row.limited_until is None:
+        return None
+    return LimitWait(row.limited_at, row.limited_until)
 
 
 async def replace(ctx: Context, tx: Tx, session_id: str, longer_usd: Decimal, now: datetime) -> bool:

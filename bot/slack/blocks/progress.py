@@ -76,15 +76,13 @@ def lines(
     """
     if view.session is None:
         return []
-    machines, repeats = view.machines[-4:], view.repeats
+    machines = view.machines[-4:]
     times = [times_of(row, moves) for row in machines]
     # The reason of the end stands once, in the session's line below.
     why = view.session.end_reason if view.session.state in ENDED_SESSION else ""
     # A card has room for one of both. The GPUs are those of its title, and `/gpu status` has them, too.
     steps = [
-        line
-        for row, one in zip(machines, times, strict=True)
-        for line in _instance(row, one, why, names_gpus=not job, repeats=row.id in repeats)
+        line for row, one in zip(machines, times, strict=True) for line in _instance(row, one, why, names_gpus=not job)
     ]
     if view.grace is not None and view.grace.instance_id in {row.id for row in view.instances}:
         steps.append(f"{WARN} {session_state.grace_line(view.grace, now or view.grace.since, when(view.grace.until))}")
@@ -144,12 +142,12 @@ def _placing(instance: Instance | None) -> str:
     return "Launching" if instance.state in (_I.READY, _I.SENDING) else "Trying the next offer"
 
 
-def _instance(row: Instance, times: InstanceTimes, why: str, *, names_gpus: bool, repeats: bool) -> list[str]:
+def _instance(row: Instance, times: InstanceTimes, why: str, *, names_gpus: bool) -> list[str]:
     cloud = safe(cloud_title(row.cloud), 40)
     again = f" (attempt {row.n})" if row.n > 1 else ""
     again = f" (machine {row.node_rank + 1})" if row.node_rank is not None else again
-    if row.state is _I.READY and repeats and row.due_at is not None:
-        return [f"{WAITING} {cloud} limits launches now. We try the same offer again {when(row.due_at)}{again}."]
+    if row.state is _I.READY and row.limited_until is not None:
+        return [f"{WAITING} {cloud} limits launches now. We try the same offer again {when(row.limited_until)}{again}."]
     if row.state is _I.READY:
         return [f"{WAITING} Launching on {cloud}{again}."]
     if row.state is _I.SENDING:

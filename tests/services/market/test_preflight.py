@@ -80,9 +80,8 @@ async def test_only_a_check_that_was_answered_leaves_the_market_whole(w: World, 
     view = await w.view(request_id)
     assert "tensordock" not in {option.cloud for option in view.options}
     card = str(request_message(view, w.ctx.policy).blocks)
-    why = (
-        "no usable answer" if code is not None else r"it did not answer within [\d.]+ s whether the account can be used"
-    )
+    late = r"it did not answer within [\d.]+ s whether the account can be used"
+    why = "no usable answer" if code is not None else late
     assert re.search(rf"tensordock is not bought from: {why}\.", card)
     refused = code == "auth_failed"
     assert (any(option.marks for option in view.options), "heapest" in card) == (refused, refused)
