@@ -9,7 +9,7 @@ from typing import Protocol
 
 from bot.rules.values.phrases import cloud_title, not_all_read, plural
 from bot.rules.values.price_age import FRESH
-from bot.services.market.preflight import is_unclear, refusal
+from bot.services.market.preflight import gave_no_answer, refusal
 from providers.capabilities import PriceSource
 from providers.completeness import COMPLETE, UNKNOWN, Completeness, of_all
 from providers.contract import Preflight
@@ -82,10 +82,10 @@ def not_bought_from(answer: CloudAnswer, checked: Preflight) -> CloudAnswer:
     A refused account has no offers to buy, so nothing is missing. Where the check gave no answer, they are unknown.
     """
     sentence = refusal(checked)
-    completeness = Completeness.unknown(sentence) if is_unclear(checked) else COMPLETE
+    completeness = Completeness.unknown(sentence) if gave_no_answer(checked) else COMPLETE
     return replace(
         answer, ok=False, count=0, sentence=sentence, completeness=completeness, reading=False,
-        refused=not is_unclear(checked),
+        refused=not gave_no_answer(checked),
     )  # fmt: skip
 
 

@@ -91,7 +91,7 @@ class Checks:
         return found
 
 
-def is_unclear(checked: Preflight) -> bool:
+def gave_no_answer(checked: Preflight) -> bool:
     """Whether a failed check says nothing about the account, because its cloud gave no usable answer."""
     return not checked.ok and checked.code in UNCLEAR
 

@@ -1,4 +1,4 @@
-"""Tell which rows of a session are its machines: a later row may repeat a create that its cloud refused for now."""
+"""Read the machines of a session: a later row may repeat a create that its cloud refused for now."""
 
 from __future__ import annotations
 
