@@ -41,6 +41,7 @@ from ledger.queries.orphans import unknown_instances
 from ledger.queries.people.credentials import secrets_named
 from ledger.queries.retained_disks import open_disks
 from ledger.queries.runs.graces import graces_of_sessions
+from ledger.queries.runs.machines import machines
 from ledger.queries.runs.migrations import last_migration_of, migrations_of
 from ledger.queries.session_costs import NOTHING, Booked, booked_of, extension_caps
 
@@ -84,6 +85,11 @@ class RequestView:
     def job(self) -> JobRequest:
         """Return the job with its people as they are now, whose keys are left out."""
         return replace(self.request.job, share=self.shared_with, secrets=self.secrets)
+
+    @property
+    def machines(self) -> list[Instance]:
+        """Return its instances but the refused ones whose create was sent again: of a set, one for each machine."""
+        return machines(self.instances)
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +263,7 @@ def _machines(
     sessions: Sequence[Session], rows: Sequence[Instance]
 ) -> tuple[dict[str, Instance], Mapping[str, list[Instance]]]:
     """Return by session the machine that stands for it, and the further ones that it has at the same time."""
-    sharing = {s.id for s in sessions if s.dealt_commands}
+    sharing, rows = {s.id for s in sessions if s.dealt_commands}, machines(rows)
     newest = {i.session_id: i for i in rows if not i.node_rank}
     # A replacement that failed leaves the machine before it, which is kept in grace.
     newest |= {i.session_id: i for i in rows if not i.node_rank and i.state in OPEN_INSTANCE}
