@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
@@ -227,12 +227,6 @@ async def sessions_page(
     if before is not None:
         query = query.where(Session.id < before)
     return await views_of_sessions(tx, (await tx.scalars(query)).all())
-
-
-async def owned_sessions(tx: AsyncSession, ids: Collection[str], whose: Whose) -> set[str]:
-    """Return those of the sessions `ids` that belong to `whose`."""
-    query = select(Session.id).where(Session.id.in_(ids), whose.where(Session.owner))
-    return set(await tx.scalars(query))
 
 
 async def instances_page(tx: AsyncSession, *, whose: Whose | None, live: bool, limit: int) -> list[Instance]:
