@@ -33,7 +33,7 @@ from ledger.core import Tx, amend, lock_family, move, record
 from ledger.kernel.actor import SYSTEM
 from ledger.kernel.end_reason import EndReason
 from ledger.kernel.event_kind import EventKind
-from ledger.kernel.ids import new_id
+from ledger.kernel.ids import new_id, short_id
 from ledger.kernel.job import volume_of
 from ledger.kernel.states import GrantState, InstanceState, SessionState
 from ledger.kernel.steps.grace import AtRisk, Cause, GraceChoice, GraceOutcome
@@ -41,7 +41,7 @@ from ledger.models import GraceRow, GrantRow, Instance, Request, Session
 from ledger.queries.lookups import instances_of_session, open_starts
 from ledger.queries.nodes import node_of
 from ledger.queries.runs.graces import add_grace, change_grace, open_grace, open_graces
-from ledger.queries.runs.migrations import is_moving
+from ledger.queries.runs.migrations import is_moving, taken_over_by
 from ledger.queries.session_costs import extension_cap
 from providers.contract import InstanceStatus
 
@@ -331,9 +331,15 @@ async def _recovered(ctx: Context, tx: Tx, grace: GraceRow, row: Instance, sessi
         for grant in await open_starts(tx, session.id):
             await move(tx, GrantRow, grant.id, GrantState.USED, now, SYSTEM)
     await close(ctx, tx, grace, row, GraceOutcome.RECOVERED, now)
-    if now - grace.since >= NOTIFY_AFTER:
+    target = await taken_over_by(tx, session.id)
+    if now - grace.since >= NOTIFY_AFTER or target is not None:
         spent_usd = rules.cost_until(grace.spent_usd, grace.usd_h, grace.rated_at, now)
         text = f"Your session {session.short_id} at {row.cloud} works again. Waiting cost {usd(spent_usd)}."
+        if target is not None:
+            there = short_id(target)
+            text += (
+                f" Its run continues as {there}, so its job is paused. The session ends when {there} is past its save."
+            )
         await direct_messages.notify_owner(tx, ctx.policy, now, session, subject=f"{grace.id}/works-again", text=text)
     return True
 

@@ -32,6 +32,7 @@ from ledger.queries.journal import latest_events
 from ledger.queries.metering import BilledInstance, billed_rows
 from ledger.queries.overspend import approved_rate, open_overspend_request
 from ledger.queries.runs.graces import open_graces
+from ledger.queries.runs.migrations import taken_over_by
 from providers.contract import InstanceStatus, Preflight
 from providers.errors import InsufficientFunds
 
@@ -104,6 +105,8 @@ async def _start_again(ctx: Context, grace: GraceRow, seen: Instance, now: datet
         waits = row.state is InstanceState.LIVE and row.status == InstanceStatus.STOPPED and row.wanted is None
         if not waits or grace.replaced or session.deadline is None or now >= session.deadline:
             return 0
+        if await taken_over_by(tx, session.id) is not None:
+            return 0  # Its run trains on another machine, and this one only keeps its disk.
         if await _was_just_started(tx, row, now) or await open_overspend_request(tx, session.request_id) is not None:
             return 0
         approved = await approved_rate(tx, row)
