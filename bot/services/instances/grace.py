@@ -18,6 +18,7 @@ from bot.rules.values.phrases import hours as say_hours
 from bot.rules.values.phrases import usd
 from bot.services.billing.metering import rule_of
 from bot.services.checkpoints import hold, verification
+from bot.services.grants.starts import start_again
 from bot.services.instances.failover import replace_beside
 from bot.services.instances.transitions import end_announced
 from bot.services.market.preflight import account_code
@@ -209,6 +210,10 @@ async def _step(ctx: Context, before: GraceRow, seen: Instance) -> bool:
         if found is None:
             return await _recovered(ctx, tx, grace, row, session, now)
         fresh = await _rated(ctx, tx, grace, row, session, found, code, now)
+        if row.state is InstanceState.STOPPED and not fresh.replaced and session.state is SessionState.RUNNING:
+            why = "Its replacement has ended, so the machine that was stopped beside it starts again."
+            if await start_again(tx, fresh, row, session, why, now):
+                return True
         return await _carry_out(ctx, tx, fresh, row, session, found, now)
 
 
@@ -239,9 +244,11 @@ async def _rated(
         values |= {"usd_h": usd_h, "rated_at": now, "spent_usd": spent_usd}
     # An account that was paid is still the cause until its machines have started again.
     cause = Cause.ACCOUNT if grace.cause is Cause.ACCOUNT else rules.cause_of(found.code, code)
+    if grace.account_code and cause is not Cause.ACCOUNT:
+        cause = grace.cause  # The account can be used again, but its machine's GPU was taken.
     if cause is not grace.cause:
         values |= {"cause": cause, "account_code": code if cause is Cause.ACCOUNT else ""}
-    if found.code != grace.code:
+    if found.code != grace.code and row.state is InstanceState.LIVE:
         values |= {"code": str(found.code)}
     if not _disk_survives(ctx, row) and grace.at_risk is not AtRisk.NOTHING and not volume_of(session.gpu):
         values |= {"at_risk": AtRisk.NOTHING}
