@@ -17,7 +17,7 @@ from ledger.kernel.job import JobRequest
 from ledger.kernel.states import InstanceState, SessionState
 from ledger.kernel.steps.migration_step import OVER, MigrationStep
 from ledger.models import Instance, Mark, Migration, Node, Request, Session
-from ledger.queries.runs.graces import IS_REPLACED
+from ledger.queries.runs.graces import IS_BESIDE, IS_REPLACED
 
 #: Check-ins are taken from an agent whose instance is in one of these: none comes from an instance that is gone.
 _I = InstanceState
@@ -54,6 +54,8 @@ class NodeContext:
     #: How many commands its session's machines share, and how many GPUs each has.
     dealt_commands: int = 0
     gpus: int = 1
+    #: It is kept beside its replacement, which continues its run.
+    is_replaced: bool = False
 
     @property
     def approved_until(self) -> datetime | None:
@@ -83,6 +85,7 @@ async def node_contexts(tx: AsyncSession, instance_ids: Collection[str]) -> dict
             here.saved_step,
             Session.dealt_commands,
             Session.gpu_count,
+            IS_REPLACED,
         )
         .join(Instance, Instance.id == Node.instance_id)
         .join(Session, Session.id == Node.session_id)
@@ -111,6 +114,10 @@ class StartupJob(NamedTuple):
     session_id: str
     #: Machines of its set.
     nodes: int
+    request_id: str
+    #: Which machine of its session it is, and whether it was launched beside another one that is kept.
+    n: int
+    is_beside: bool
 
 
 async def startup_jobs(tx: AsyncSession, instance_ids: Collection[str]) -> dict[str, StartupJob]:
@@ -127,6 +134,9 @@ async def startup_jobs(tx: AsyncSession, instance_ids: Collection[str]) -> dict[
             Migration.target_place,
             Session.id,
             Session.nodes,
+            Request.id,
+            Instance.n,
+            IS_BESIDE,
         )
         .join(Session, Session.id == Instance.session_id)
         .join(Request, Request.id == Session.request_id)

@@ -14,6 +14,7 @@ from bot.rules.instances import unplanned_end as rules
 from bot.rules.instances.health import Trouble, ended_sentence, given_up_at, trouble
 from bot.rules.instances.power import PowerAction
 from bot.rules.instances.unplanned_end import Contents, Plight, UnplannedEnd
+from bot.rules.nodes.checkins import is_advancing
 from bot.rules.values.phrases import hours as say_hours
 from bot.rules.values.phrases import usd
 from bot.services.billing.metering import rule_of
@@ -22,6 +23,7 @@ from bot.services.grants.starts import start_again
 from bot.services.instances.failover import replace_beside
 from bot.services.instances.transitions import end_announced
 from bot.services.market.preflight import account_code
+from bot.services.nodes.checkins import node_status
 from bot.services.nodes.job_results import is_job_over
 from bot.services.notifications.interruption import notify_interruption
 from bot.services.notifications.paging import alone
@@ -275,12 +277,19 @@ async def _carry_out(
             # `health` ends it like every machine in trouble, unless it works again by then.
             return await close(ctx, tx, grace, row, _outcome(plight), now)
         return await _end(ctx, tx, grace, row, plight, found, now)
-    replaces = ending is UnplannedEnd.REPLACE and (patience_over or grace.choice is GraceChoice.REPLACE)
+    replaces = ending is UnplannedEnd.REPLACE and patience_over and not await _still_trains(tx, grace, row, now)
+    replaces = replaces or (ending is UnplannedEnd.REPLACE and grace.choice is GraceChoice.REPLACE)
     if replaces and await replace(ctx, tx, grace, row, session, now):
         return True
     if grace.until != end:
         return await change_grace(tx, grace.id, until=end)
     return False
+
+
+async def _still_trains(tx: Tx, grace: GraceRow, row: Instance, now: datetime) -> bool:
+    """Whether its agent still reports steps that rise, so that a replacement would be a second trainer."""
+    node = await node_of(tx, row.id)
+    return node is not None and is_advancing(node_status(node), grace.since, now)
 
 
 async def _end(
