@@ -206,3 +206,22 @@ async def test_a_machine_that_was_set_aside_and_can_not_start_reads_as_stopped_a
     assert (reply.code, "Starting." in reply.sentence) == ("ordered", True)
     stop = await power.switch(w.ctx, Switch(request_id, facts(ALICE), PowerAction.STOP, key="stop"))
     assert stop.code == "ordered"
+
+
+async def test_an_extension_that_is_to_keep_a_disk_does_not_end_it(one: World) -> None:
+    w = one
+    w.tune(price_tolerance=Decimal(3))
+    request_id = await w.running(candidates=("vast",), hours=Decimal(6), disk_gb=900)
+    w.clouds["vast"].disturb(str((await rows(w))[0].ref), "credit_gone")
+    await w.run(300, 30)
+    before = await grace_of(w)
+    assert before.usd_h * 12 > before.limit_usd > before.usd_h * 6
+    more = await w.more(request_id, "6", reason="keep it")
+    await w.settle()
+    assert (await w.decide(str(more.data["request_id"]))).ok
+    await w.run(3600, 120)
+    after = await grace_of(w)
+    assert (after.ended_at, len(w.alive())) == (None, 1)
+    assert after.limit_usd == before.limit_usd + before.usd_h * 6
+    await w.run(11.5 * 3600, 600)
+    assert ((await w.books()).sessions[0].end_code, w.alive()) == ("hours_cap", [])
