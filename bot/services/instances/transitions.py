@@ -85,7 +85,7 @@ async def adopt(ctx: Context, tx: Tx, instance_id: str, seen: ObservedInstance, 
     else:
         end = await approved_end(ctx, tx, session, row, grant, sent_at, row.price_usd_h)
         if volume_of(session.gpu):
-            await volume_ends.set_end(ctx, tx, session, end, end, now)
+            await volume_ends.set_end(ctx, tx, session, row.price_usd_h, end, end, now)
         else:
             await ends_at(tx, session, end, now)
         await check_rate(ctx, tx, row, grant, seen, now)
@@ -134,7 +134,7 @@ async def volume_paid(ctx: Context, tx: Tx, session: Session, row: Instance, gra
     row = await tx.get_one(Instance, row.id, populate_existing=True)
     if (written := volume_ends.written_end(session)) is not None:
         paid = await paid_until(ctx, tx, row, grant, row.price_usd_h, written)
-        await volume_ends.set_end(ctx, tx, session, written, paid, now)
+        await volume_ends.set_end(ctx, tx, session, row.price_usd_h, written, paid, now)
 
 
 async def _take_rate(ctx: Context, tx: Tx, row: Instance, seen: ObservedInstance, now: datetime) -> Decimal | None:
