@@ -41,6 +41,8 @@ class Session(Claimable, Base):
     volume_ends_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     volume_grace_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     volume_notices: Mapped[int | None] = mapped_column(Integer)
+    #: The most that these days may cost beyond its approvals.
+    volume_excess_usd: Mapped[Decimal | None] = mapped_column(MicroUsd)
     ended_at: Mapped[datetime | None] = mapped_column(UtcDateTime, index=True)
     end_code: Mapped[str] = mapped_column(SafeString(32), default="")
     #: The sentence people read about why it ended or failed.
