@@ -176,6 +176,8 @@ class _Connection(H11Protocol):
     _raw: bytes = b""
     _head: RequestHead | None = None
     _ticket: Ticket | None = None
+    #: What its caller reads whose turn doesn't come, or who is refused.
+    _answer: bytes = BUSY
     #: Whether what arrives belongs to a request that has its turn.
     _is_served: bool = False
 
@@ -250,7 +252,8 @@ class _Connection(H11Protocol):
             if head is not None and head.body_bytes is not None and len(body) >= head.body_bytes:
                 self._queue(self.config.callers.share_of_body(head, body[: head.body_bytes]))
         except Unsigned as refused:
-            self._refuse(refused.answer)
+            self._answer = refused.answer
+            self._queue(Share.REFUSED)
 
     def _queue(self, share: Share) -> None:
         if share in KNOWN:
@@ -266,6 +269,9 @@ class _Connection(H11Protocol):
         """Parse and serve the request: its turn has come."""
         if self._ticket is None:
             return  # Its turn came while it entered; `_queue` goes on.
+        if self._ticket.share is Share.REFUSED:
+            self._refuse()
+            return
         raw, cycle = self._raw, self.cycle
         self._set_deadline(None)
         self._keep(b"")
@@ -278,9 +284,12 @@ class _Connection(H11Protocol):
             self.transport.close()
         self._after_parsing()
 
-    def _refuse(self, answer: bytes) -> None:
+    def _refuse(self) -> None:
+        """Send an answer that was made before, and close the connection."""
         self._set_deadline(None)
-        self.transport.write(answer)
+        if self._ticket is not None:
+            self.config.slots.leave(self._ticket)
+        self.transport.write(self._answer)
         self.transport.close()
 
     def _after_parsing(self) -> None:
@@ -323,7 +332,7 @@ class _Connection(H11Protocol):
             self._deadline.cancel()
         self._awaited, self._deadline = awaited, None
         if awaited is _Part.TURN:
-            self._deadline = self.loop.call_later(self.config.limits.turn_s, self._refuse, BUSY)
+            self._deadline = self.loop.call_later(self.config.limits.turn_s, self._refuse)
         elif awaited is not None:
             limits = self.config.limits
             wait_s = limits.head_s if awaited is _Part.HEAD else limits.body_s

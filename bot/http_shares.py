@@ -32,6 +32,7 @@ class Share(StrEnum):
     HEALTH = "health checks"
     NEW_TOKENS = "tokens seen for the first time"
     STRANGERS = "strangers"
+    REFUSED = "refused"
 
 
 #: Shares of callers who have proved who they are. Their connections are never closed in favour of others.
@@ -55,6 +56,8 @@ QUOTAS: Final[Mapping[Share, Quota]] = {
     Share.HEALTH: Quota(16, 50.0),
     Share.NEW_TOKENS: Quota(16, 50.0),
     Share.STRANGERS: Quota(32, 100.0),
+    # A refusal costs little, but whoever is refused at once calls again at once.
+    Share.REFUSED: Quota(32, 100.0),
 }
 
 
@@ -91,7 +94,7 @@ class RequestHead:
 
 
 class Unsigned(Exception):
-    """Refuse a request before it is parsed; `answer` are the bytes of the response."""
+    """Refuse a request before it is parsed; `answer` are the bytes of the response, which wait for their turn, too."""
 
     def __init__(self, answer: bytes) -> None:
         super().__init__("a request is refused before it is parsed")

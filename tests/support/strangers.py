@@ -15,8 +15,7 @@ import socket
 import sys
 import time
 from collections import Counter
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
 
 HOST = "127.0.0.1"
 #: A stranger who got no answer calls again after so long, and gives up on one answer after so long.
@@ -50,6 +49,7 @@ def routes() -> list[bytes]:
     """One call of every route that is open to strangers, and of those that refuse them."""
     wrong_key, wrong_token = f"gpuk_{'a' * 12}_{'b' * 43}", f"gpuc_{'a' * 16}_{'b' * 43}"
     return [
+        b"GET nothing that is a request\r\n\r\n",
         call("GET", "/docs"),
         call("GET", "/openapi.json"),
         call("GET", "/healthz"),
@@ -153,8 +153,8 @@ def main() -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     port, seconds, *counts = sys.argv[1:]
-    seen: Any = asdict(asyncio.run(attack(int(port), float(seconds), *map(int, counts))))
-    print(json.dumps(seen))
+    seen = asyncio.run(attack(int(port), float(seconds), *map(int, counts)))
+    print(json.dumps(vars(seen)))
 
 
 if __name__ == "__main__":
