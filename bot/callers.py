@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from bot.api.auth_middleware import AGENT, GUARDED, LONGEST_HEADER
-from bot.http_server import plain_answer
+from bot.http_connection import plain_answer
 from bot.http_shares import KnownTokens, RequestHead, Share, Unsigned
 from bot.slack.guard import SMALL, UNSIGNED, Guard
 

@@ -145,11 +145,16 @@ def note_known(scope: MutableMapping[str, Any]) -> None:
         note()
 
 
+def _nothing() -> None:
+    """Start nothing: the caller has left."""
+
+
 @dataclass(eq=False, slots=True)
 class Ticket:
     """A call's place in its share: it waits, has a slot, or has left."""
 
     share: Share
+    address: str
     start: Callable[[], None]
     has_slot: bool = False
     left: bool = False
@@ -157,28 +162,45 @@ class Ticket:
 
 @dataclass(slots=True)
 class _Line:
-    """The state of one share: slots in use, calls that wait, and starts that its rate still allows."""
+    """The state of one share: slots in use, calls that wait by address, and starts that its rate still allows."""
 
     quota: Quota
     used: int = 0
-    waiting: deque[Ticket] = field(default_factory=deque)
+    waiting: OrderedDict[str, deque[Ticket]] = field(default_factory=OrderedDict)
     starts: float = float(BURST)
     counted_at: float = 0.0
     timer: asyncio.TimerHandle | None = None
 
+    def take_next(self) -> Ticket | None:
+        """Take the oldest call of the address whose turn it is, out of those that still wait."""
+        while self.waiting:
+            address, calls = next(iter(self.waiting.items()))
+            ticket = calls.popleft()
+            if calls:
+                self.waiting.move_to_end(address)
+            else:
+                del self.waiting[address]
+            if not ticket.left:
+                return ticket
+        return None
+
 
 class Slots:
-    """Give out the slots of each share in the order in which its calls came."""
+    """Give out the slots of each share to one address after the other, and for each in the order of its calls.
+
+    So a health check or a node waits for one call of each other address, however many calls a stranger makes. Behind a
+    load balancer everybody has one address, and the order is that of the calls.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, quotas: Mapping[Share, Quota]) -> None:
         self._loop = loop
         self._lines = {share: _Line(quotas[share], counted_at=loop.time()) for share in Share}
 
-    def enter(self, share: Share, start: Callable[[], None]) -> Ticket:
+    def enter(self, share: Share, address: str, start: Callable[[], None]) -> Ticket:
         """Call `start` as soon as the share has a slot, now or later."""
-        ticket = Ticket(share, start)
-        self._lines[share].waiting.append(ticket)
-        self._serve(self._lines[share])
+        line, ticket = self._lines[share], Ticket(share, address, start)
+        line.waiting.setdefault(address, deque()).append(ticket)
+        self._serve(line)
         return ticket
 
     def leave(self, ticket: Ticket) -> None:
@@ -186,6 +208,7 @@ class Slots:
         if ticket.left:
             return
         ticket.left = True
+        ticket.start = _nothing
         line = self._lines[ticket.share]
         if ticket.has_slot:
             line.used -= 1
@@ -201,18 +224,18 @@ class Slots:
             line.starts = min(line.starts + (now - line.counted_at) * line.quota.per_s, float(BURST))
             line.counted_at = now
         while line.waiting and line.used < line.quota.slots:
-            if line.waiting[0].left:
-                line.waiting.popleft()
-                continue
             if line.quota.per_s is not None and line.starts < 1:
                 if line.timer is None:
                     line.timer = self._loop.call_later((1 - line.starts) / line.quota.per_s, self._again, line)
                 return
+            ticket = line.take_next()
+            if ticket is None:
+                return
             line.starts -= 1 if line.quota.per_s is not None else 0
-            ticket = line.waiting.popleft()
             line.used += 1
             ticket.has_slot = True
-            ticket.start()
+            start, ticket.start = ticket.start, _nothing  # A call that has started is not kept by its ticket.
+            start()
 
     def _again(self, line: _Line) -> None:
         line.timer = None
