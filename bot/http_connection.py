@@ -1,6 +1,6 @@
 """Read requests so that a caller whom nobody knows costs little and holds nothing.
 
-The head of a request tells who calls. The request then waits for its turn in that caller's share, and only then it is
+The head of a request shows who calls. The request then waits for its turn in that caller's share, and only then it is
 parsed and served. A caller has some seconds to send each part, and must read the answer.
 """
 
@@ -18,7 +18,18 @@ import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from bot.http_shares import KNOWN, NOTE_KNOWN, QUOTAS, Callers, Quota, RequestHead, Share, Slots, Ticket, Unsigned
+from bot.http_shares import (
+    KNOWN,
+    NOTE_KNOWN,
+    QUOTAS,
+    Callers,
+    RequestHead,
+    ServerShare,
+    ShareQuota,
+    Slots,
+    Ticket,
+    Unsigned,
+)
 from bot.logs import OncePerMinute
 
 #: How long accepted requests may take once no more are accepted.
@@ -64,7 +75,7 @@ class Limits:
     write_s: float = 10.0
     pressed_s: float = 2.0
     look_s: float = 1.0
-    quotas: Mapping[Share, Quota] = field(default_factory=lambda: QUOTAS)
+    quotas: Mapping[ServerShare, ShareQuota] = field(default_factory=lambda: QUOTAS)
 
 
 class _Part(StrEnum):
@@ -78,13 +89,13 @@ class _Part(StrEnum):
 class _Anybody:
     """Take every caller for a program: for servers that only this machine's own programs call."""
 
-    def share_of(self, head: RequestHead) -> Share:
+    def share_of(self, head: RequestHead) -> ServerShare:
         """Return the share of programs."""
-        return Share.PROGRAMS
+        return ServerShare.PROGRAMS
 
-    def share_of_body(self, head: RequestHead, body: bytes) -> Share:
+    def share_of_body(self, head: RequestHead, body: bytes) -> ServerShare:
         """Return the share of programs."""
-        return Share.PROGRAMS
+        return ServerShare.PROGRAMS
 
     def note_known(self, head: RequestHead) -> None:
         """Remember nothing."""
@@ -104,7 +115,7 @@ class _Lines(logging.LoggerAdapter[logging.Logger]):
             super().warning("%s (%d more in the last minute)", str(msg).strip(), more)
 
 
-class Config(uvicorn.Config):
+class HttpConfig(uvicorn.Config):
     """The configuration of a server with its limits; the connections of one server share it."""
 
     def __init__(
@@ -112,7 +123,7 @@ class Config(uvicorn.Config):
     ) -> None:
         super().__init__(
             app,
-            http=Connection,
+            http=HttpConnection,
             # The bot serves no WebSocket, and an upgraded connection would be counted no more.
             ws="none",
             log_config=None,
@@ -132,18 +143,18 @@ class Config(uvicorn.Config):
         self.callers = callers or _Anybody()
         self.slots = Slots(loop, limits.quotas)
         #: Connections whose callers are not known, the oldest first, and the bytes that all wait with before a turn.
-        self.strangers: dict[Connection, None] = {}
+        self.strangers: dict[HttpConnection, None] = {}
         self.bytes_waiting = 0
 
 
-class Connection(H11Protocol):
+class HttpConnection(H11Protocol):
     """One connection. A request is read, queued for a slot of its share, and only then parsed and served.
 
     The connection is closed when a part of a request takes too long to arrive, when its caller reads too slowly, and
     when a new one needs its place and its caller is a stranger.
     """
 
-    config: Config
+    config: HttpConfig
     _awaited: _Part | None = None
     _deadline: asyncio.TimerHandle | None = None
     #: What arrived of the next request, until its turn has come.
@@ -193,7 +204,7 @@ class Connection(H11Protocol):
             self.app = self.config.loaded_app
 
     def data_received(self, data: bytes) -> None:
-        """Read what arrived: into the request that is served, or until who calls can be told."""
+        """Read what arrived: into the request that is served, or until its caller can be recognized."""
         if self._is_served:
             super().data_received(data)
             self._after_parsing()
@@ -203,7 +214,7 @@ class Connection(H11Protocol):
             self._set_deadline(_Part.HEAD)
         self._keep(self._raw + data)
         if self._ticket is None and not self.transport.is_closing():
-            self._tell_caller()
+            self._recognize_caller()
 
     def _keep(self, raw: bytes) -> None:
         """Keep bytes until their turn; while too many wait, the oldest stranger's are given up."""
@@ -212,17 +223,17 @@ class Connection(H11Protocol):
         if raw and self.config.bytes_waiting > WAITING_MAX:
             next((one for one in self.config.strangers if one._raw), self).drop()  # noqa: SLF001 # Its own kind.
 
-    def _tell_caller(self) -> None:
+    def _recognize_caller(self) -> None:
         """Queue the request in the share of its caller, as soon as enough of it has arrived."""
         end = self._raw.find(HEAD_END)
         if end < 0:
             if len(self._raw) > HEAD_MAX:
-                self._queue(Share.STRANGERS)  # It is refused there by those who parse it.
+                self._queue(ServerShare.STRANGERS)  # It is refused there by those who parse it.
             return
         try:
             if self._head is None:
                 self._head = RequestHead.read(self._raw[:end])
-                share = self.config.callers.share_of(self._head) if self._head else Share.STRANGERS
+                share = self.config.callers.share_of(self._head) if self._head else ServerShare.STRANGERS
                 if share is not None:
                     self._queue(share)
                     return
@@ -232,9 +243,9 @@ class Connection(H11Protocol):
                 self._queue(self.config.callers.share_of_body(head, body[: head.body_bytes]))
         except Unsigned as refused:
             self._answer = refused.answer
-            self._queue(Share.REFUSED)
+            self._queue(ServerShare.REFUSED)
 
-    def _queue(self, share: Share) -> None:
+    def _queue(self, share: ServerShare) -> None:
         if share in KNOWN:
             self.config.strangers.pop(self, None)
         self._ticket = self.config.slots.enter(share, self.client[0] if self.client else "", self._start)
@@ -248,7 +259,7 @@ class Connection(H11Protocol):
         """Parse and serve the request: its turn has come."""
         if self._ticket is None:
             return  # Its turn came while it entered; `_queue` goes on.
-        if self._ticket.share is Share.REFUSED:
+        if self._ticket.share is ServerShare.REFUSED:
             self._refuse()
             return
         raw, cycle = self._raw, self.cycle
@@ -328,7 +339,7 @@ class _Answer:
     A caller who reads fewer than `read_bytes_per_s` is dropped after `write_s`, and soon when others wait for the slot.
     """
 
-    def __init__(self, connection: Connection, ticket: Ticket) -> None:
+    def __init__(self, connection: HttpConnection, ticket: Ticket) -> None:
         self._transport = connection.transport
         self._config, self._loop = connection.config, connection.loop
         self._ticket = ticket

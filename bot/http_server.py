@@ -17,7 +17,7 @@ from typing import Any, Final, Literal
 
 import uvicorn
 
-from bot.http_connection import MOST_CONNECTIONS, Config, Limits
+from bot.http_connection import MOST_CONNECTIONS, HttpConfig, Limits
 from bot.http_shares import Callers
 from bot.logs import OncePerMinute
 
@@ -78,13 +78,13 @@ async def http(
     callers: Callers | None = None,
     date_header: bool = True,
 ) -> AsyncIterator[None]:
-    """Serve an ASGI application on a bound socket inside the block; whoever enters it handles signals.
+    """Serve an ASGI application on a bound socket inside the block; the caller handles signals.
 
-    `callers` tells who calls; without it every caller is taken for a program, which has most slots.
+    `callers` recognizes who calls; without it every caller is taken for a program, which has most slots.
 
     Without `date_header` the application itself says what time it is.
     """
-    config = Config(app, limits or Limits(), callers, lifespan, date_header=date_header)
+    config = HttpConfig(app, limits or Limits(), callers, lifespan, date_header=date_header)
     server = _QuietServer(config)
     with _few_accept_errors(config.lines):
         serving = asyncio.create_task(server.serve(sockets=[listening]), name="http")

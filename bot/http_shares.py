@@ -1,4 +1,4 @@
-"""Share the HTTP server between Slack, nodes, programs and strangers, so that none of them can stop the others.
+"""ServerShare the HTTP server between Slack, nodes, programs and strangers, so that none of them can stop the others.
 
 A call takes a slot of its share before anything expensive is done for it, and gives it back when its answer has left
 the process. Who calls is read off the head of a request: Slack by its signature, nodes and programs by a token that was
@@ -23,8 +23,8 @@ NOTE_KNOWN: Final = "gpu_shopper.note_known"
 BURST: Final = 4
 
 
-class Share(StrEnum):
-    """Who calls, as far as the head of a request tells."""
+class ServerShare(StrEnum):
+    """Who calls, as far as the head of a request shows."""
 
     SLACK = "slack"
     NODES = "nodes"
@@ -36,11 +36,11 @@ class Share(StrEnum):
 
 
 #: Shares of callers who have proved who they are. Their connections are never closed in favour of others.
-KNOWN: Final = frozenset({Share.SLACK, Share.NODES, Share.PROGRAMS})
+KNOWN: Final = frozenset({ServerShare.SLACK, ServerShare.NODES, ServerShare.PROGRAMS})
 
 
 @dataclass(frozen=True, slots=True)
-class Quota:
+class ShareQuota:
     """How many calls of a share are served at once, and how many may start in a second (None: any number)."""
 
     slots: int
@@ -49,21 +49,21 @@ class Quota:
 
 #: Streams and calls that wait hold a slot of programs for long; each key may have a few. A stranger's call takes one to
 #: two milliseconds, so all of them together take less than half of the event loop's time.
-QUOTAS: Final[Mapping[Share, Quota]] = {
-    Share.SLACK: Quota(512),
-    Share.NODES: Quota(512),
-    Share.PROGRAMS: Quota(1024),
-    Share.HEALTH: Quota(16, 50.0),
-    Share.NEW_TOKENS: Quota(16, 50.0),
-    Share.STRANGERS: Quota(32, 100.0),
-    # A refusal costs little, but whoever is refused at once calls again at once.
-    Share.REFUSED: Quota(32, 100.0),
+QUOTAS: Final[Mapping[ServerShare, ShareQuota]] = {
+    ServerShare.SLACK: ShareQuota(512),
+    ServerShare.NODES: ShareQuota(512),
+    ServerShare.PROGRAMS: ShareQuota(1024),
+    ServerShare.HEALTH: ShareQuota(16, 50.0),
+    ServerShare.NEW_TOKENS: ShareQuota(16, 50.0),
+    ServerShare.STRANGERS: ShareQuota(32, 100.0),
+    # A refusal costs little, but a caller who is refused at once calls again at once.
+    ServerShare.REFUSED: ShareQuota(32, 100.0),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class RequestHead:
-    """The first lines of a request, read just far enough to tell who calls. Header names are in lower case."""
+    """The first lines of a request, read just far enough to recognize its caller. Header names are in lower case."""
 
     method: bytes
     path: bytes
@@ -102,12 +102,12 @@ class Unsigned(Exception):
 
 
 class Callers(Protocol):
-    """Tell who calls from the first bytes of a request."""
+    """Recognize who calls by the first bytes of a request."""
 
-    def share_of(self, head: RequestHead) -> Share | None:
+    def share_of(self, head: RequestHead) -> ServerShare | None:
         """Return the share of a call; None where its body is needed, too. Raises `Unsigned`."""
 
-    def share_of_body(self, head: RequestHead, body: bytes) -> Share:
+    def share_of_body(self, head: RequestHead, body: bytes) -> ServerShare:
         """Return the share of a call whose body has arrived. Raises `Unsigned`."""
 
     def note_known(self, head: RequestHead) -> None:
@@ -153,7 +153,7 @@ def _nothing() -> None:
 class Ticket:
     """A call's place in its share: it waits, has a slot, or has left."""
 
-    share: Share
+    share: ServerShare
     address: str
     start: Callable[[], None]
     has_slot: bool = False
@@ -164,7 +164,7 @@ class Ticket:
 class _Line:
     """The state of one share: slots in use, calls that wait by address, and starts that its rate still allows."""
 
-    quota: Quota
+    quota: ShareQuota
     used: int = 0
     waiting: OrderedDict[str, deque[Ticket]] = field(default_factory=OrderedDict)
     starts: float = float(BURST)
@@ -192,11 +192,11 @@ class Slots:
     load balancer everybody has one address, and the order is that of the calls.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, quotas: Mapping[Share, Quota]) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, quotas: Mapping[ServerShare, ShareQuota]) -> None:
         self._loop = loop
-        self._lines = {share: _Line(quotas[share], counted_at=loop.time()) for share in Share}
+        self._lines = {share: _Line(quotas[share], counted_at=loop.time()) for share in ServerShare}
 
-    def enter(self, share: Share, address: str, start: Callable[[], None]) -> Ticket:
+    def enter(self, share: ServerShare, address: str, start: Callable[[], None]) -> Ticket:
         """Call `start` as soon as the share has a slot, now or later."""
         line, ticket = self._lines[share], Ticket(share, address, start)
         line.waiting.setdefault(address, deque()).append(ticket)
@@ -214,7 +214,7 @@ class Slots:
             line.used -= 1
             self._serve(line)
 
-    def is_awaited(self, share: Share) -> bool:
+    def is_awaited(self, share: ServerShare) -> bool:
         """Whether calls wait for a slot of this share."""
         return bool(self._lines[share].waiting)
 

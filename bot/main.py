@@ -80,7 +80,7 @@ class Bot:
         self.ticker = Ticker(jobs(ctx, self.slack_app.messenger, self._recover))
         self._slack_over_http = not slack.app_token
         self._slack = self.slack_app.asgi if self._slack_over_http else None
-        #: Tells the HTTP server who calls.
+        #: How the HTTP server recognizes who calls.
         self.callers = BotCallers(self._slack)
         shown_in = slack.approvals_channel or slack.operators_channel or ""
         checks: dict[str, Callable[[], Awaitable[None]]]

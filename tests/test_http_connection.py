@@ -12,30 +12,30 @@ from typing import Any
 
 import pytest
 
-from bot.http_connection import HEAD_MAX, Connection, Limits, plain_answer
+from bot.http_connection import HEAD_MAX, HttpConnection, Limits, plain_answer
 from bot.http_server import http
-from bot.http_shares import QUOTAS, Quota, RequestHead, Share, Unsigned
+from bot.http_shares import QUOTAS, RequestHead, ServerShare, ShareQuota, Unsigned
 from bot.main import listen
 
 #: Real seconds that a test waits for an answer, at most.
 LIMIT_S = 30.0
 LARGE = 8 * 1024 * 1024
 REFUSAL = plain_answer("401 Unauthorized", "not signed")
-ONE_SLOT = Limits(quotas={**QUOTAS, Share.STRANGERS: Quota(1)}, look_s=0.05, pressed_s=0.1, write_s=60.0)
+ONE_SLOT = Limits(quotas={**QUOTAS, ServerShare.STRANGERS: ShareQuota(1)}, look_s=0.05, pressed_s=0.1, write_s=60.0)
 
 
 class ByPath:
     """Callers who say in the path who they are."""
 
-    def share_of(self, head: RequestHead) -> Share | None:
+    def share_of(self, head: RequestHead) -> ServerShare | None:
         if head.path == b"/refused":
             raise Unsigned(REFUSAL)
-        return {b"/slack": None, b"/program": Share.PROGRAMS}.get(head.path, Share.STRANGERS)
+        return {b"/slack": None, b"/program": ServerShare.PROGRAMS}.get(head.path, ServerShare.STRANGERS)
 
-    def share_of_body(self, head: RequestHead, body: bytes) -> Share:
+    def share_of_body(self, head: RequestHead, body: bytes) -> ServerShare:
         if body != b"signed":
             raise Unsigned(REFUSAL)
-        return Share.SLACK
+        return ServerShare.SLACK
 
     def note_known(self, head: RequestHead) -> None:
         """Nobody shows a token here."""
@@ -181,7 +181,7 @@ async def test_who_is_refused_reads_why_and_reaches_no_application() -> None:
 
 async def test_refusals_wait_for_their_turn() -> None:
     """Who is refused at once calls again at once."""
-    limits = Limits(quotas={**QUOTAS, Share.REFUSED: Quota(1, 20.0)})
+    limits = Limits(quotas={**QUOTAS, ServerShare.REFUSED: ShareQuota(1, 20.0)})
     async with server(limits) as place:
         began = asyncio.get_running_loop().time()
         callers = [await place.call("/refused") for _ in range(10)]
@@ -217,7 +217,7 @@ async def test_a_closed_connection_is_freed_at_once() -> None:
             late = await place.call("/page")
             await late.answer()
             async with asyncio.timeout(LIMIT_S):
-                while sum(isinstance(one, Connection) for one in gc.get_objects()) > 1:  # noqa: ASYNC110 # No event.
+                while sum(isinstance(one, HttpConnection) for one in gc.get_objects()) > 1:  # noqa: ASYNC110 # No event.
                     await asyncio.sleep(0.01)
     finally:
         gc.enable()

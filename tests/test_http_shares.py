@@ -7,39 +7,39 @@ from dataclasses import replace
 
 import pytest
 
-from bot.http_shares import BURST, QUOTAS, TOKENS_REMEMBERED, KnownTokens, Quota, RequestHead, Share, Slots
+from bot.http_shares import BURST, QUOTAS, TOKENS_REMEMBERED, KnownTokens, RequestHead, ServerShare, ShareQuota, Slots
 
 
 class Calls:
     """Slots whose calls note that they started."""
 
-    def __init__(self, **quotas: Quota) -> None:
-        named = {Share[name.upper()]: quota for name, quota in quotas.items()}
+    def __init__(self, **quotas: ShareQuota) -> None:
+        named = {ServerShare[name.upper()]: quota for name, quota in quotas.items()}
         self.slots = Slots(asyncio.get_running_loop(), {**QUOTAS, **named})
         self.started: list[str] = []
 
-    def enter(self, share: Share, name: str, address: str = "10.0.0.1") -> object:
+    def enter(self, share: ServerShare, name: str, address: str = "10.0.0.1") -> object:
         return self.slots.enter(share, address, lambda: self.started.append(name))
 
 
 async def test_strangers_wait_for_each_other_and_slack_for_nobody() -> None:
-    calls = Calls(strangers=Quota(1))
-    first = calls.slots.enter(Share.STRANGERS, "10.0.0.1", lambda: None)
-    calls.enter(Share.STRANGERS, "stranger")
-    calls.enter(Share.SLACK, "slack")
+    calls = Calls(strangers=ShareQuota(1))
+    first = calls.slots.enter(ServerShare.STRANGERS, "10.0.0.1", lambda: None)
+    calls.enter(ServerShare.STRANGERS, "stranger")
+    calls.enter(ServerShare.SLACK, "slack")
     assert calls.started == ["slack"]
-    assert calls.slots.is_awaited(Share.STRANGERS)
+    assert calls.slots.is_awaited(ServerShare.STRANGERS)
     calls.slots.leave(first)
     calls.slots.leave(first)  # A second time frees nothing.
-    calls.enter(Share.STRANGERS, "later")
+    calls.enter(ServerShare.STRANGERS, "later")
     assert calls.started == ["slack", "stranger"]
 
 
 async def test_an_address_with_many_calls_delays_another_by_one_of_them() -> None:
-    calls = Calls(health=Quota(1))
-    current = calls.slots.enter(Share.HEALTH, "10.0.0.1", lambda: None)
-    waiting = [calls.slots.enter(Share.HEALTH, "10.0.0.1", lambda: None) for _ in range(100)]
-    calls.enter(Share.HEALTH, "load balancer", "10.0.0.2")
+    calls = Calls(health=ShareQuota(1))
+    current = calls.slots.enter(ServerShare.HEALTH, "10.0.0.1", lambda: None)
+    waiting = [calls.slots.enter(ServerShare.HEALTH, "10.0.0.1", lambda: None) for _ in range(100)]
+    calls.enter(ServerShare.HEALTH, "load balancer", "10.0.0.2")
     calls.slots.leave(current)
     assert calls.started == []
     calls.slots.leave(waiting[0])
@@ -47,19 +47,19 @@ async def test_an_address_with_many_calls_delays_another_by_one_of_them() -> Non
 
 
 async def test_who_left_the_queue_gets_no_slot() -> None:
-    calls = Calls(strangers=Quota(1))
-    current = calls.slots.enter(Share.STRANGERS, "a", lambda: None)
-    gone = calls.slots.enter(Share.STRANGERS, "b", lambda: calls.started.append("gone"))
-    calls.enter(Share.STRANGERS, "there", "c")
+    calls = Calls(strangers=ShareQuota(1))
+    current = calls.slots.enter(ServerShare.STRANGERS, "a", lambda: None)
+    gone = calls.slots.enter(ServerShare.STRANGERS, "b", lambda: calls.started.append("gone"))
+    calls.enter(ServerShare.STRANGERS, "there", "c")
     calls.slots.leave(gone)
     calls.slots.leave(current)
     assert calls.started == ["there"]
 
 
 async def test_a_rate_spreads_the_starts_of_a_share() -> None:
-    calls = Calls(strangers=Quota(100, 100.0))
+    calls = Calls(strangers=ShareQuota(100, 100.0))
     for number in range(3 * BURST):
-        calls.enter(Share.STRANGERS, str(number))
+        calls.enter(ServerShare.STRANGERS, str(number))
     assert len(calls.started) == BURST
     async with asyncio.timeout(30):
         while len(calls.started) < 3 * BURST:  # noqa: ASYNC110 # The slots tell only those who start.
@@ -68,9 +68,9 @@ async def test_a_rate_spreads_the_starts_of_a_share() -> None:
 
 
 async def test_nothing_starts_after_the_end() -> None:
-    calls = Calls(strangers=Quota(100, 1000.0))
+    calls = Calls(strangers=ShareQuota(100, 1000.0))
     for number in range(2 * BURST):
-        calls.enter(Share.STRANGERS, str(number))
+        calls.enter(ServerShare.STRANGERS, str(number))
     calls.slots.close()
     await asyncio.sleep(0.02)
     assert len(calls.started) == BURST

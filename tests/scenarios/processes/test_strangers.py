@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from ledger.kernel.states import SessionState
 from tests.bench.load import Connection, Result, signed, slash_command
 from tests.scenarios.processes.processes import Nursery
 from tests.support.personas import STEP_S
@@ -59,7 +60,9 @@ async def strangers(port: int, seconds: float) -> AsyncIterator[dict[str, Any]]:
     """Attack inside the block, from a process of its own; what it saw is there after the block."""
     words = [str(word) for word in (port, seconds, STRANGERS, SILENT, SLOW)]
     pipe = asyncio.subprocess.PIPE
-    process = await asyncio.create_subprocess_exec(sys.executable, "-m", "tests.support.strangers", *words, stdout=pipe)
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "tests.scenarios.processes.strangers", *words, stdout=pipe
+    )
     seen: dict[str, Any] = {}
     try:
         yield seen
@@ -119,7 +122,9 @@ async def rents_and_ends(place: Town) -> tuple[float, float]:
         assert (await place.ws.as_("alice").command(f"/gpu terminate {session.id} now")).ok
         await runs(place, 0)
 
-    return await timed(approve()), await timed(end())
+    approval_s = await timed(approve())
+    await place.until(lambda books: books.sessions[-1].state is SessionState.RUNNING)
+    return approval_s, await timed(end())
 
 
 async def runs(place: Town, count: int) -> None:

@@ -1,4 +1,4 @@
-"""Attack an HTTP server as strangers do: `python -m tests.support.strangers PORT SECONDS STRANGERS SILENT SLOW`.
+"""Attack an HTTP server: `python -m tests.scenarios.processes.strangers PORT SECONDS STRANGERS SILENT SLOW`.
 
 It is a process of its own, so that its processor time is counted apart; it prints what it saw as one line of JSON.
 
