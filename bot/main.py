@@ -16,6 +16,7 @@ import socket
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from pathlib import Path
+from textwrap import wrap
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -29,6 +30,7 @@ from bot.end_watch import EndWatch
 from bot.http_server import BACKLOG, http, limits_for, raise_descriptor_limit
 from bot.http_shares import Callers
 from bot.outbound.service_calls import WRITABLE
+from bot.rules.policy.changes import changes
 from bot.services.notifications.paging import page
 from bot.services.runtime.clock_guard import CONFIRM_S, GuardedClock, clock_problem
 from bot.services.runtime.context import Context
@@ -41,6 +43,7 @@ from bot.ticker.schedule import Ticker
 from bot.ticker.sweeps import jobs
 from bot.wiring import build_labels, close
 from ledger.kernel.clock import Clock
+from ledger.kernel.ids import new_id
 from ledger.queries.audit import ping
 
 SLACK_PATH = SLACK_PATH_BYTES.decode()
@@ -51,6 +54,9 @@ POLICY_S = 5.0
 #: Rows of a large ledger are many short-lived objects without cycles. The garbage collector took a quarter of the time
 #: of a pass over a fleet, so it runs less often.
 GC_THRESHOLDS = (20_000, 50, 100)
+#: A longer list of changes is sent as several messages.
+PAGE_CHARS = 2_000
+NEW_POLICY, SAME_POLICY = "The new policy is in force.", "It allows what it allowed before."
 KEPT = "The last good policy stays in force; mend the file."
 
 log = logging.getLogger(__name__)
@@ -136,13 +142,17 @@ class Bot:
                 log.exception("the policy file was not followed; it is looked at again")
 
     async def _take_up(self, edited: PolicyFile) -> None:
+        changed = changes(self.ctx.policy, edited.policy)
         self.slack_app.take_up(edited.policy)
         if self._ends is not None:
             self._ends.take_up(edited.policy)
-        said = "The policy file was edited. The new policy is in force."
+        lead = f"The policy file was edited. {NEW_POLICY if changed else SAME_POLICY}"
         if edited.timing != self.ctx.timing:
-            said += " Its timing section takes effect at the next start of gpu-shopper serve."
-        await self._say("policy/edited", said)
+            lead += " Its timing section takes effect at the next start of gpu-shopper serve."
+        # Each edit is a message of its own, and nothing of it is cut off: a later one must not hide who was added.
+        edit_id = new_id("pol", self.ctx.clock.now())
+        for number, text in enumerate(wrap(" ".join((lead, *changed)), PAGE_CHARS)):
+            await self._say(f"policy/edited/{edit_id}/{number}", text)
 
     async def _say(self, subject: str, said: str) -> None:
         """Page the operators: through the outbox, or directly where the ledger takes no write."""

@@ -13,7 +13,7 @@ from bot.api.health import ends_only
 from bot.end_watch import EndWatch
 from bot.services.runtime.context import Context
 from bot.services.sessions.end_watchdog import FORGOTTEN
-from bot.settings import PolicyFileError, Settings
+from bot.settings import PolicyFileError, PolicyNotGuarded, Settings
 from bot.wiring import build_context, close
 from ledger.kernel.clock import Clock
 from ledger.queries.audit import ping
@@ -39,6 +39,8 @@ async def prepared(settings: Settings, clock: Clock, me: str, *, migrate: bool) 
     """
     try:
         ctx = build_context(settings, clock)
+    except PolicyNotGuarded as error:
+        raise NotNow("others can change the policy file") from error
     except PolicyFileError as error:
         raise NotNow("the policy file is broken") from error
     except OSError as error:

@@ -3,12 +3,13 @@
 from bot.settings.environment import ENV_FILE, SettingsError, load
 from bot.settings.fields import Settings, SlackMode, known_variables
 from bot.settings.identity import identity, private_directory, refuse_loose
-from bot.settings.policy_file import PolicyFile, PolicyFileError, read_policy_file
+from bot.settings.policy_file import PolicyFile, PolicyFileError, PolicyNotGuarded, read_policy_file
 
 __all__ = [
     "ENV_FILE",
     "PolicyFile",
     "PolicyFileError",
+    "PolicyNotGuarded",
     "Settings",
     "SettingsError",
     "SlackMode",

@@ -6,7 +6,7 @@ Every error names the file, the line and the key, and shows a right value.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, dataclass, fields
 from datetime import date
 from decimal import Decimal
@@ -21,6 +21,7 @@ from bot.rules.grammar.job import check_presets, check_profiles
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.timing import Timing
 from bot.rules.policy.validation import MERGED, RENAMED, validated
+from bot.settings.ownership import ChangeableByOthers, read_guarded
 from bot.settings.profiles_file import ProfilesError, read_profiles
 
 SECTIONS: Mapping[str, type[Policy | Timing]] = MappingProxyType({"policy": Policy, "timing": Timing})
@@ -65,6 +66,10 @@ class PolicyFileError(ValueError):
     """The policy file cannot be used; the message names the file, the key and a right example."""
 
 
+class PolicyNotGuarded(PolicyFileError):
+    """Others than root and this user can change the policy file, so it decides about no spend."""
+
+
 @dataclass(frozen=True, slots=True)
 class PolicyFile:
     """The policy and the timing: what the file sets, over the defaults."""
@@ -96,12 +101,15 @@ def plain(value: Any) -> Any:
     return [plain(item) for item in value] if isinstance(value, tuple) else value
 
 
-def read_policy_file(path: Path | None, *, practice: bool = False) -> PolicyFile:
-    """Read `path` (None: every default). Raises `PolicyFileError`; `practice` lifts the floors of the timing."""
+def read_policy_file(path: Path | None, *, practice: bool = False, spends: bool = True) -> PolicyFile:
+    """Read `path` (None: every default). Raises `PolicyFileError`; `practice` lifts the floors of the timing.
+
+    Where nothing is spent (`spends` off) the file may be one that others can change.
+    """
     sections: dict[str, dict[str, Any]] = {}
     beside: tuple[Path, ...] = ()
     if path is not None:
-        reader = _Reader(path)
+        reader = _Reader(path, read_guarded if spends else _read)
         sections, beside = reader.sections(), tuple(reader.beside)
     try:
         policy = check_profiles(check_presets(validated(Policy(**sections.get("policy", {})))))
@@ -112,8 +120,8 @@ def read_policy_file(path: Path | None, *, practice: bool = False) -> PolicyFile
 
 
 class _Reader:
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, path: Path, read: Callable[[Path], str]) -> None:
+        self._path, self._read = path, read
         self.beside: list[Path] = []
 
     def sections(self) -> dict[str, dict[str, Any]]:
@@ -133,7 +141,9 @@ class _Reader:
 
     def _root(self) -> yaml.Node | None:
         try:
-            text = self._path.read_text(encoding="utf-8")
+            text = self._read(self._path)
+        except ChangeableByOthers as error:
+            raise PolicyNotGuarded(str(error)) from error
         except (OSError, UnicodeDecodeError) as error:
             raise PolicyFileError(f"{self._path}: the policy file cannot be read ({error})") from error
         try:
@@ -182,7 +192,9 @@ class _Reader:
                 raise self._error(at, f"{item.name} names a file. Example: {example_of(item)}")
             self.beside.append(file)
             try:
-                return MappingProxyType(read_profiles(file))
+                return MappingProxyType(read_profiles(file, self._read))
+            except ChangeableByOthers as error:
+                raise PolicyNotGuarded(str(error)) from error
             except ProfilesError as error:
                 raise self._error(at, str(error)) from error
         if isinstance(raw, bool) and hint is not bool:
@@ -197,6 +209,10 @@ class _Reader:
 
     def _error(self, node: yaml.Node, message: str) -> PolicyFileError:
         return PolicyFileError(f"{self._path}:{node.start_mark.line + 1}: {message}")
+
+
+def _read(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
 
 
 def _numbers(raw: Any) -> Any:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from bot.settings.policy_file import PolicyFile, PolicyFileError, read_policy_file
 
-#: What tells one state of the file from another: its inode, size and time of change; None while it is missing.
-Stamp = tuple[int, int, int] | None
+#: What tells one state of the file from another: its inode, size, time of change, owner and mode; None while missing.
+Stamp = tuple[int, ...] | None
 
 
 @dataclass
@@ -48,4 +48,4 @@ def _stamp(path: Path) -> Stamp:
         found = path.stat()
     except OSError:
         return None
-    return found.st_ino, found.st_size, found.st_mtime_ns
+    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_uid, found.st_mode

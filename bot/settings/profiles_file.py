@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -19,10 +20,13 @@ class ProfilesError(ValueError):
     """The profiles cannot be used; the message names the file, the key and a right example."""
 
 
-def read_profiles(path: Path) -> dict[str, ModelProfile]:
-    """Read the profiles of every model. Raises `ProfilesError`, also for a key that no profile has."""
+def read_profiles(path: Path, read: Callable[[Path], str]) -> dict[str, ModelProfile]:
+    """Read the profiles of every model with `read`, which returns the text of a file.
+
+    Raises `ProfilesError`, also for a key that no profile has, and what `read` raises for a file of others.
+    """
     try:
-        found = yaml.safe_load(path.read_text(encoding="utf-8"))
+        found = yaml.safe_load(read(path))
     except (OSError, UnicodeDecodeError) as error:
         raise ProfilesError(f"{path}: the profiles cannot be read ({error})") from error
     except yaml.YAMLError as error:

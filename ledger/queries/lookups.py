@@ -129,12 +129,12 @@ async def session_states(tx: AsyncSession, request_ids: Collection[str]) -> dict
     return dict((await tx.execute(query)).all()) if request_ids else {}
 
 
-async def open_requests(tx: AsyncSession, requester: str) -> list[Request]:
-    """Return a person's requests that wait for a decision now, the newest first."""
+async def open_requests(tx: AsyncSession, requester: Whose) -> list[Request]:
+    """Return a person's requests that wait for a decision now, under any of their names, the newest first."""
     found = await tx.scalars(
         select(Request)
         .where(
-            Request.requester == requester,
+            requester.where(Request.requester),
             Request.parent_id.is_(None),
             Request.state.in_(UNDECIDED),
         )

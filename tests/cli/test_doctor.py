@@ -153,6 +153,20 @@ def test_a_bad_policy_file_is_a_finding(monkeypatch: pytest.MonkeyPatch, elsewhe
     assert "`silent_s` is now called `unresponsive_s`; rename it." in run("--offline")[1]
 
 
+async def test_a_policy_file_that_others_can_change_is_a_finding(
+    monkeypatch: pytest.MonkeyPatch, elsewhere: Path
+) -> None:
+    policy = elsewhere / "policy.yml"
+    policy.write_text("policy: {approvers: [U0BOB]}")
+    policy.chmod(0o666)
+    monkeypatch.setenv("GPU_SHOPPER_POLICY", str(policy))
+    (loose,) = by_area(await examine(offline=True))["policy"]
+    assert (loose.grade, loose.do) == (Grade.BAD, f"chmod go-w {policy}")
+    assert loose.sentence == f"serve would only end sessions: {policy} has mode 0666, so others can change it"
+    policy.chmod(0o644)
+    assert by_area(await examine(offline=True))["policy"][0].grade is Grade.GOOD
+
+
 async def test_the_agent_of_machines_is_a_finding_where_they_reach_the_bot(
     monkeypatch: pytest.MonkeyPatch, elsewhere: Path
 ) -> None:

@@ -36,7 +36,7 @@ _Past = tuple[OwnHistory, Mapping[tuple[str, str], HostRecord]]
 def policy_of(found: Settings) -> Policy:
     """Read the team's policy; ends the program when its file cannot be used."""
     with explained():
-        return read_policy_file(found.policy, practice=found.practice).policy
+        return read_policy_file(found.policy, practice=found.practice, spends=False).policy
 
 
 def command_of(line: str, options: Mapping[str, str], policy: Policy) -> ParsedCommand:
@@ -73,7 +73,7 @@ async def _own_past(found: Settings, clock: Clock) -> _Past:
 
 async def _read_market(found: Settings, read: Callable[[Catalog, Clock], Awaitable[Answer]]) -> Answer:
     clock = SystemClock()
-    timing = read_policy_file(found.policy, practice=found.practice).timing
+    timing = read_policy_file(found.policy, practice=found.practice, spends=False).timing
     build = build_providers if found.clouds else build_public
     providers = build(found, clock, LocalPacer(clock, timing.pace))
     own, hosts = await _own_past(found, clock)

@@ -56,7 +56,7 @@ def demo(
     private_umask()
     logs.configure(level="error", json=False)
     with explained():
-        tried = demo_policy(read_policy_file(policy, practice=True).policy) if policy else None
+        tried = demo_policy(read_policy_file(policy, practice=True, spends=False).policy) if policy else None
     if headless:
         raise typer.Exit(asyncio.run(_headless(seed, tried or POLICY, real_nodes=real_nodes)))
     try:

@@ -30,7 +30,16 @@ from bot.rules.values.phrases import usd
 from bot.services.instances import key_rotation
 from bot.services.runtime.agent_archive import AgentArchive
 from bot.services.runtime.clock_guard import CONFIRM_S, GuardedClock
-from bot.settings import ENV_FILE, PolicyFileError, Settings, SettingsError, load, read_policy_file, refuse_loose
+from bot.settings import (
+    ENV_FILE,
+    PolicyFileError,
+    PolicyNotGuarded,
+    Settings,
+    SettingsError,
+    load,
+    read_policy_file,
+    refuse_loose,
+)
 from bot.slack.settings import SlackSettings
 from bot.slack.web import Web, WebError
 from bot.wiring import build_providers
@@ -175,6 +184,9 @@ def _source() -> Finding:
 def _policy(settings: Settings) -> list[Finding]:
     try:
         policy = read_policy_file(settings.policy, practice=settings.practice).policy
+    except PolicyNotGuarded as error:
+        sentence, command = str(error).rsplit("; run: ", 1)
+        return [Finding("policy", Grade.BAD, f"serve would only end sessions: {sentence}", command)]
     except PolicyFileError as error:
         return [Finding("policy", Grade.BAD, str(error), "docs/policy.md has every setting")]
     if not (policy.approvers or policy.approver_groups or policy.may_approve_not_pinged):

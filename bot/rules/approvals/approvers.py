@@ -122,11 +122,25 @@ def mentioned_approvers(policy: Policy, mandate: ApproverGroup, not_them: Collec
     """
     names = dict.fromkeys(name for group in groups(policy, mandate) for name in members(policy, group))
     out = [same for one in not_them for same in (one, *linked(policy, one))]
-    return tuple(
+    free = (
         name
         for name in names
         if name not in policy.may_approve_not_pinged and (is_slack_group(name) or _is_free(policy, name, out))
     )
+    return _once_each(policy, free)
+
+
+def _once_each(policy: Policy, names: Iterable[str]) -> tuple[str, ...]:
+    """Return each person once, under the name in Slack where the list has one, and each user group."""
+    found: dict[str, str] = {}
+    for name in names:
+        try:
+            key = name if is_slack_group(name) else person_key(policy, named(name))
+        except ValueError:  # A name that is no reference names nobody else.
+            key = name
+        if key not in found or (named(found[key]).kind is not ActorKind.SLACK and named(name).kind is ActorKind.SLACK):
+            found[key] = name
+    return tuple(found.values())
 
 
 def _is_free(policy: Policy, name: str, out: Collection[Actor]) -> bool:
@@ -162,29 +176,49 @@ def is_slack_group(name: str) -> bool:
 
 
 def _listed(policy: Policy, decider: DeciderFacts, of: tuple[str, ...], *, everything: bool = True) -> bool:
-    names = _names(decider.actor)
     if never(policy, decider.actor):
         return False
     listed = {*policy.may_approve_not_pinged, *(name for group in of for name in members(policy, group))}
     listed |= set(members(policy, EVERY)) if everything else set()
-    return bool(listed & (names | set(decider.groups)))
+    return bool(listed & (names_of(policy, decider.actor) | set(decider.groups)))
 
 
 def never(policy: Policy, actor: Actor) -> bool:
     """Whether the policy bars this person from approving, under any of their names."""
     denied = set(policy.never_approve)
-    return any(_names(one) & denied for one in (actor, *linked(policy, actor)))
+    return any(_written(one) & denied for one in (actor, *linked(policy, actor)))
 
 
-def _names(actor: Actor) -> set[str]:
-    """Return the names under which a policy may list somebody."""
+def names_of(policy: Policy, actor: Actor) -> set[str]:
+    """Return every name under which the policy may list a person, so that each of them has the rights of all.
+
+    A program has its own rights only: it is not the person with whom the policy links it.
+    """
+    people = (actor,) if actor.is_program else (actor, *linked(policy, actor))
+    return {name for one in people if one == actor or not one.is_program for name in _written(one)}
+
+
+def _written(actor: Actor) -> set[str]:
     return {actor.ref} | ({actor.id} if actor.kind is ActorKind.SLACK else set())
 
 
+def person_key(policy: Policy, actor: Actor) -> str:
+    """Return one key for a person, whichever of their names they use, with or without a team."""
+    return min(f"{one.kind}:{one.id}" for one in (actor, *linked(policy, actor)))
+
+
 def linked(policy: Policy, actor: Actor) -> tuple[Actor, ...]:
-    """Return the other identities of one person, as the policy names them."""
+    """Return the other identities of one person, as the policy names them.
+
+    Where two entries share a name, both are about one person.
+    """
     people = [[named(name) for name in names] for names in policy.same_person]
-    return tuple(one for names in people if any(is_same(actor, one) for one in names) for one in names if one != actor)
+    found = [actor]
+    for known in found:
+        for names in people:
+            if any(is_same(known, one) for one in names):
+                found += [one for one in names if one not in found]
+    return tuple(found[1:])
 
 
 def display_name(policy: Policy, name: str) -> str:

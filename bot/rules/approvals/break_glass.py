@@ -9,7 +9,7 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Final
 
-from bot.rules.approvals.approvers import DeciderFacts, Deed, ineligible, never, slack_accounts
+from bot.rules.approvals.approvers import DeciderFacts, Deed, ineligible, names_of, never, slack_accounts
 from bot.rules.approvals.decision import SLACK_OFF
 from bot.rules.policy import job_bounds
 from bot.rules.policy.policy import Policy
@@ -27,9 +27,8 @@ PERIOD: Final = timedelta(hours=24)
 def may_break_glass(policy: Policy, who: DeciderFacts, *, own: bool, reason: str) -> Verdict:
     """Whether somebody may start their own request without an approval."""
     actor = who.actor
-    names = {actor.ref} | ({actor.id} if actor.kind is ActorKind.SLACK else set())
     usable = ineligible(policy, who, Deed.APPROVE) is None
-    named = bool(names & set(policy.break_glass)) and not never(policy, actor)
+    named = bool(names_of(policy, actor) & set(policy.break_glass)) and not never(policy, actor)
     if not usable or not named or actor.is_program:
         return deny(ReplyCode.NO_BREAK_GLASS, "The policy doesn't let you start without an approval.")
     if actor.kind is ActorKind.SLACK and not policy.allow_slack_decisions:

@@ -22,6 +22,7 @@ from bot.rules.approvals.approvers import (
     is_same,
     linked,
     mentioned_approvers,
+    person_key,
     references,
 )
 from bot.rules.approvals.authority import NOTHING, ApprovalPlan, Authority
@@ -284,7 +285,8 @@ def _approve(
         refusal = confirmed(what.typed_amount, request.in_all_usd)
     if refusal is not None:
         return refusal
-    left = needed.required - len(request.approvals) - 1
+    people = {person_key(policy, Actor.from_ref(ref)) for ref in request.approvals}
+    left = needed.required - len(people) - 1
     if left > 0:
         more = f"It needs {plural(left, 'more approval')}."
         return Verdict(True, ReplyCode.FIRST_OF_TWO, f"You approved the request. {more}")

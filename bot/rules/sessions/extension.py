@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from decimal import Decimal
 
+from bot.rules.approvals.approvers import names_of
 from bot.rules.approvals.decision import DeciderFacts, is_approver
 from bot.rules.market.estimate import Component, Estimate
 from bot.rules.policy.policy import Policy
@@ -12,7 +13,6 @@ from bot.rules.pricing import hours_cap
 from bot.rules.values.phrases import at_rate
 from bot.rules.values.phrases import hours as say_hours
 from ledger.kernel import money
-from ledger.kernel.actor import ActorKind
 
 #: A difference below this is the rounding of a started second.
 ROUNDING = timedelta(seconds=1)
@@ -22,7 +22,7 @@ def may_act(policy: Policy, who: DeciderFacts, *, own: bool) -> bool:
     """Whether somebody may act on a session: its owner (`own`), an approver, or a fallback contact."""
     if not who.known or not who.team_ok or who.is_deleted:
         return False
-    contact = who.actor.kind is ActorKind.SLACK and who.actor.id in policy.fallback_contacts
+    contact = not who.actor.is_program and not names_of(policy, who.actor).isdisjoint(policy.fallback_contacts)
     # Guests and bots approve nothing, so no list of approvers lets them end other people's sessions.
     decides = is_approver(policy, who) and not who.is_guest and not who.is_bot
     return own or contact or decides

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from bot.rules.approvals.approvers import DeciderFacts, is_approver_of, is_same, linked
+from bot.rules.approvals.approvers import DeciderFacts, is_approver_of, is_same, linked, person_key
 from bot.rules.approvals.authority import ApprovalPlan
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.tiers import ApproverGroup, group_of
@@ -43,7 +43,7 @@ def approved_for(
     if own and (above_cap or not policy.allow_self_approval):
         sentence = f"{to.ref} approved this session, and nobody may approve their own spend."
         return deny(ReplyCode.TRANSFER_NOT_APPROVED, f"{sentence} Transfer it to somebody else.")
-    counting = {one.actor.ref for one in people if is_approver_of(policy, one, mandate)}
+    counting = {person_key(policy, one.actor) for one in people if is_approver_of(policy, one, mandate)}
     if len(counting) >= needed.required:
         return None
     sentence = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 
-from bot.rules.approvals.approvers import DeciderFacts, Deed, linked
+from bot.rules.approvals.approvers import DeciderFacts, Deed, is_approver, linked, person_key
 from bot.rules.approvals.delegation import last_moment, may_delegate
 from bot.rules.policy.policy import Policy
 from bot.rules.values.reply_code import ReplyCode
@@ -41,11 +41,6 @@ def names_of(policy: Policy, actor: Actor) -> Whose:
     return Whose.of([actor, *linked(policy, actor)])
 
 
-def _key_of(policy: Policy, actor: Actor) -> str:
-    """Return one name for a person, whichever of theirs they use, with or without a team."""
-    return min(f"{one.kind}:{one.id}" for one in (actor, *linked(policy, actor)))
-
-
 async def delegate(ctx: Context, command: Delegate) -> Reply:
     """Name a delegate in place of the one before, valid from this moment."""
     now, policy, who = ctx.clock.now(), ctx.policy, await eligibility.looked_up(ctx, command.decider)
@@ -64,7 +59,7 @@ async def delegate(ctx: Context, command: Delegate) -> Reply:
         created_at=now,
     )
     async with ctx.db.write() as tx:
-        await lock_requester(tx, _key_of(policy, who.actor))  # One after the other, so that one delegate is left.
+        await lock_requester(tx, person_key(policy, who.actor))  # One after the other, so that one delegate is left.
         if await said_before(tx, names_of(policy, who.actor), command.key, now - KEPT):
             return Reply(
                 True, ReplyCode.DELEGATED, "You already named a delegate. The list of delegates shows who it is."
@@ -85,7 +80,7 @@ async def revoke(ctx: Context, command: Delegate) -> Reply:
     """Revoke the delegations that somebody gave; the next click of the delegate is refused."""
     now, actor = ctx.clock.now(), command.decider.actor
     async with ctx.db.write() as tx:
-        await lock_requester(tx, _key_of(ctx.policy, actor))
+        await lock_requester(tx, person_key(ctx.policy, actor))
         if await said_before(tx, names_of(ctx.policy, actor), command.key, now - KEPT):
             return REVOKED
         given = await given_by(tx, names_of(ctx.policy, actor), now)
@@ -145,8 +140,10 @@ async def with_behalf(tx: Tx, policy: Policy, decider: DeciderFacts, now: dateti
     """Return the decider with the people who delegated to them, and what the client knows about each.
 
     A Slack account that could not be looked up may have been removed, so its delegate cannot decide for it. Where the
-    policy names the same person as an operator too, the delegate decides for that operator.
+    policy names the same person as an operator too, and as an approver under that name, the delegate decides for that
+    operator.
     """
+    by_own_names = replace(policy, same_person=())
     rows = await delegators_of(tx, names_of(policy, decider.actor), now)
     known = {(one.actor.kind, one.actor.id): one for one in decider.behalf}
     behalf: list[DeciderFacts] = []
@@ -154,5 +151,6 @@ async def with_behalf(tx: Tx, policy: Policy, decider: DeciderFacts, now: dateti
         found = known.get((person.kind, person.id)) or DeciderFacts(person, known=person.kind is not ActorKind.SLACK)
         behalf.append(replace(found, actor=person))
         if not found.known:
-            behalf += [DeciderFacts(one) for one in linked(policy, person) if one.kind is ActorKind.OPERATOR]
+            operators = [DeciderFacts(one) for one in linked(policy, person) if one.kind is ActorKind.OPERATOR]
+            behalf += [one for one in operators if is_approver(by_own_names, one)]
     return replace(decider, behalf=tuple(behalf))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 
-from bot.rules.approvals.approvers import Deed, ineligible, slack_accounts
+from bot.rules.approvals.approvers import Deed, ineligible, names_of, slack_accounts
 from bot.rules.approvals.approvers import named as actor_named
 from bot.rules.approvals.decision import DeciderFacts, confirmed, linked
 from bot.rules.budgets.budget import BudgetLine, Period, begins, fits, reached, said, scopes_of
@@ -226,7 +226,7 @@ def _name(actor: Actor) -> str:
 
 def _is_admin(policy: Policy, who: DeciderFacts) -> bool:
     usable = ineligible(policy, who, Deed.APPROVE) is None
-    return usable and bool({_name(who.actor), who.actor.ref} & set(policy.budget_admins))
+    return usable and bool(names_of(policy, who.actor) & set(policy.budget_admins))
 
 
 def _once_each(policy: Policy, names: Iterable[str]) -> list[str]:

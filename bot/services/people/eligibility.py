@@ -26,12 +26,16 @@ async def responsible_for(ctx: Context, actor: Actor) -> Actor:
 async def looked_up(ctx: Context, facts: DeciderFacts) -> DeciderFacts:
     """Add what Slack says now of the person behind an operator or a program, whom a key or a shell has named.
 
-    The accounts are those that the policy names under `same_person`. Of several, one that is a member's counts.
+    The accounts are those that the policy names under `same_person`. Of several, one that is a member's counts. An
+    operator has the user groups of these accounts, too; a program has none of its owner's.
     """
     if ctx.people is None or facts.actor.kind is ActorKind.SLACK:
         return facts
     found = await _of_slack(ctx, await responsible_for(ctx, facts.actor))
-    return facts if found is None else replace(found, actor=facts.actor, groups=facts.groups, behalf=facts.behalf)
+    if found is None:
+        return facts
+    groups = facts.groups if facts.actor.is_program else (*facts.groups, *found.groups)
+    return replace(found, actor=facts.actor, groups=groups, behalf=facts.behalf)
 
 
 async def facts_of(ctx: Context, actor: Actor) -> DeciderFacts:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 
-from bot.rules.approvals.approvers import Deed
+from bot.rules.approvals.approvers import Deed, person_key
 from bot.rules.market import node_sets
 from bot.rules.market import waiting as waiting_rules
 from bot.rules.market.disk import disk_gb
@@ -17,7 +17,7 @@ from bot.rules.values import waiting_text
 from bot.rules.values.command_text import cli_command
 from bot.rules.values.phrases import plural
 from bot.rules.values.reply_code import ReplyCode
-from bot.services.access import credentials, job_secrets, sharing
+from bot.services.access import credentials, delegation, job_secrets, sharing
 from bot.services.people import eligibility
 from bot.services.plans import planner
 from bot.services.requests import mounts, waiting
@@ -80,8 +80,8 @@ async def submit(
         known = await by_inbox_key(tx, command.key)
         if known is not None:
             return await recovery_mode.with_recovery_notice(tx, _submitted(ctx, known.id, job, waits))
-        await lock_requester(tx, command.actor.ref)
-        undecided = await open_requests(tx, command.actor.ref)
+        await lock_requester(tx, person_key(ctx.policy, command.actor))
+        undecided = await open_requests(tx, delegation.names_of(ctx.policy, command.actor))
         if len(undecided) >= ctx.policy.max_open_requests_per_user:
             return refuse(
                 ReplyCode.TOO_MANY_OPEN,

@@ -230,8 +230,8 @@ async def test_requests_that_wait(db: Database) -> None:
         assert [r.id for r in await pending_requests(tx)][:2] == [first.id, second.id]
         assert [r.id for r in await pending_requests(tx, whose=Whose.of([rows.BEN]))] == [second.id]
         assert len(await pending_requests(tx, limit=1)) == 1
-        assert len(await open_requests(tx, rows.ADA.ref)) == 2  # An override is not an ask of its own.
-        assert await open_requests(tx, "slack:T1/UNOBODY") == []
+        assert len(await open_requests(tx, Whose.of([rows.ADA]))) == 2  # An override is not an ask of its own.
+        assert await open_requests(tx, Whose(frozenset({"slack:T1/UNOBODY"}))) == []
         found = await by_inbox_key(tx, first.inbox_key)
         assert found is not None
         assert found.id == first.id

@@ -169,11 +169,32 @@ async def test_a_broken_edit_keeps_the_last_good_policy_and_a_good_one_is_taken_
     await place.ask()
     await place.offers()
     policy.write_text(good.replace("- U0BOB\n", ""))  # noqa: ASYNC240
-    await place.screens.posted("The new policy is in force")
+    await place.screens.posted("The new policy is in force. approvers: removes <@U0BOB>.")
     await place.approve()  # By Bob, who is no approver any more.
     await place.screens.told("bob", "Only approvers can do this")
     assert (await place.books()).sessions == ()
     assert (await ready(place.bot))[0] == 200
+
+
+async def test_a_policy_that_others_can_change_decides_about_no_spend(quick_place: Town) -> None:
+    place = quick_place
+    await running(place)
+    await ends_in(place, 5)
+    policy = Path(place.environment["GPU_SHOPPER_POLICY"])
+    good = policy.read_text()  # noqa: ASYNC240
+    policy.chmod(0o666)  # noqa: ASYNC240
+    policy.write_text(good.replace("- U0CAROL", "- U0CAROL\n  - U0ALICE\n  allow_self_approval: true"))  # noqa: ASYNC240
+    await place.screens.posted("has mode 0666, so others can change it")
+    await place.kill()
+    bot = await up_again(place)
+    await bot.says("serving ends only: others can change the policy file")
+    await dead(place)
+    assert await ready(bot) == (503, "ends only: others can change the policy file")
+    policy.write_text(good)  # noqa: ASYNC240
+    policy.chmod(0o644)  # noqa: ASYNC240
+    await bot.ready()
+    place.listen_to(bot)
+    await is_over(place)
 
 
 async def test_a_postgresql_that_is_read_only_at_the_start_keeps_no_instance_alive(

@@ -292,3 +292,26 @@ async def test_nobody_decides_what_they_asked_for_under_another_name(w: World) -
     await w.settle()
     assert (await w.decide(request_id, ada)).code == "requester"
     assert (await w.cancel(request_id, ada)).code == "cancelled"
+
+
+async def test_both_names_of_a_person_have_the_rights_of_each_and_approve_once(w: World) -> None:
+    bob = Actor(ActorKind.OPERATOR, "bob")
+    w.tune(
+        approvers=(BOB.id, CAROL.id),
+        two_approvers_above_usd=Decimal("0.01"),
+        same_person=((BOB.id, bob.ref),),
+        budget_admins=(bob.ref,),
+    )
+    request_id = str((await w.ask(ALICE)).data["request_id"])
+    await w.settle()
+    assert (await w.decide(request_id, bob)).code == "first_of_two"
+    assert (await w.decide(request_id, BOB)).code == "already_voted"
+    assert (await w.decide(request_id, CAROL)).code == "approved"
+
+
+async def test_a_chain_of_names_is_one_person_who_approves_nothing_of_their_own(w: World) -> None:
+    ada = Actor(ActorKind.OPERATOR, "ada")
+    w.tune(approvers=(BOB.id,), same_person=((ALICE.id, ada.ref), (ada.ref, BOB.id)))
+    request_id = str((await w.ask(ALICE)).data["request_id"])
+    await w.settle()
+    assert (await w.decide(request_id, BOB)).code == "requester"

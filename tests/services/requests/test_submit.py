@@ -13,6 +13,7 @@ from bot.services.access import job_secrets
 from bot.services.access.job_secrets import StoreSecret
 from bot.services.requests import submit
 from bot.services.runtime.commands import Provision
+from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.ids import short_id
 from ledger.kernel.job import GpuConstraint, JobRequest
 from ledger.kernel.states import RequestState
@@ -164,3 +165,12 @@ async def test_a_secret_that_the_requester_has_not_stored_is_refused_before_anyt
     assert (await submit.submit(w.ctx, provision(secrets=("PATH",)))).code == "bad_secret"
     assert not (await w.books()).requests
     assert (await submit.submit(w.ctx, provision(secrets=("HF_TOKEN",)))).code == "submitted"
+
+
+async def test_a_person_with_two_names_has_one_number_of_open_requests(w: World) -> None:
+    alice = Actor(ActorKind.OPERATOR, "alice")
+    w.tune(max_open_requests_per_user=2, same_person=((ALICE.id, alice.ref),))
+    assert (await submit.submit(w.ctx, provision("k1"))).ok
+    assert (await submit.submit(w.ctx, replace(provision("k2"), actor=alice))).ok
+    for actor in (ALICE, alice):
+        assert (await submit.submit(w.ctx, replace(provision("k3"), actor=actor))).code == "too_many_open"
