@@ -212,7 +212,7 @@ _DECISIONS = (
     Guard(
         "as many approvers as the policy wants",
         Law.DECISION,
-        (Edit(DECISION, "    left = needed.required - len(request.approvals) - 1", "    left = 0"),),
+        (Edit(DECISION, "    left = needed.required - len(people) - 1", "    left = 0"),),
         test=f"{DECIDING}::test_two_approvers_take_the_option_that_the_first_one_fixed",
     ),
     Guard(
