@@ -1,8 +1,7 @@
 """Serve HTTP so that callers without a key cannot use up connections, file descriptors, memory or the log.
 
 The same process terminates instances, so a part of its file descriptors is reserved for clouds, Slack and the ledger.
-A connection above the rest is dropped when it is made, because Uvicorn's own limit counts requests and never sees an
-idle socket. A client has a few seconds to send the head of a request, and its body.
+Above the rest, a new connection takes the place of the oldest one of a stranger.
 """
 
 from __future__ import annotations
@@ -14,39 +13,20 @@ import resource
 import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any, Final, Literal
 
-import h11
 import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from bot.http_connection import MOST_CONNECTIONS, HttpConfig, Limits
+from bot.http_shares import Callers
 from bot.logs import OncePerMinute
 
-#: How long accepted requests may take once no more are accepted.
-DRAIN_S: Final = 5
-#: Longer than the 60 s after which usual load balancers close an idle connection, so that they never reuse a dead one.
-KEEP_ALIVE_S: Final = 75
 #: How many connections wait in the kernel until they are accepted.
 BACKLOG: Final = 1024
-#: How many are accepted in one turn of the event loop. asyncio logs each that fails, so it is far below the backlog.
-ACCEPTED_AT_ONCE: Final = 64
 #: File descriptors that callers never get: clouds, Slack, the ledger, webhooks and SSH use them.
 RESERVED: Final = 512
-#: More than this many connections cost too much memory, however many file descriptors there are.
-MOST_CONNECTIONS: Final = 4096
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """How many connections may be open at once, and how long the head and the body of a request may take to arrive."""
-
-    connections: int = MOST_CONNECTIONS
-    head_s: float = 10.0
-    body_s: float = 15.0
 
 
 def raise_descriptor_limit() -> int:
@@ -63,93 +43,6 @@ def raise_descriptor_limit() -> int:
 def limits_for(descriptors: int) -> Limits:
     """Return the limits of a server that may have this many files open: all but the reserved ones, or a quarter."""
     return Limits(min(max(descriptors - RESERVED, descriptors // 4), MOST_CONNECTIONS))
-
-
-class _Part(StrEnum):
-    """A part of a request that is awaited."""
-
-    HEAD = "head"
-    BODY = "body"
-
-
-class _Config(uvicorn.Config):
-    """The configuration of a server with its limits; the connections of one server share it."""
-
-    def __init__(self, app: Any, limits: Limits, lifespan: Literal["on", "off"], *, date_header: bool) -> None:
-        super().__init__(
-            app,
-            http=_Connection,
-            # The bot serves no WebSocket, and an upgraded connection would be counted no more.
-            ws="none",
-            log_config=None,
-            access_log=False,
-            lifespan=lifespan,
-            interface="asgi3",
-            timeout_graceful_shutdown=DRAIN_S,
-            server_header=False,
-            date_header=date_header,
-            backlog=ACCEPTED_AT_ONCE,
-            timeout_keep_alive=KEEP_ALIVE_S,
-        )
-        self.limits = limits
-        self.lines = OncePerMinute(asyncio.get_running_loop().time)
-
-
-class _Connection(H11Protocol):
-    """One connection. It is dropped when too many are open, or when a part of a request takes too long to arrive."""
-
-    config: _Config
-    _awaited: _Part | None = None
-    _deadline: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # Uvicorn's signature.
-        """Accept the connection, or drop it when as many are open as may be."""
-        limits = self.config.limits
-        if len(self.connections) < limits.connections:
-            super().connection_made(transport)
-            self._watch()
-            return
-        self.transport = transport
-        transport.abort()
-        if (more := self.config.lines.may_log("full")) is not None:
-            log.warning(
-                "a connection was dropped, because %d are open (%d more in the last minute)", limits.connections, more
-            )
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the connection and its deadline."""
-        self._set_deadline(None)
-        super().connection_lost(exc)
-
-    def data_received(self, data: bytes) -> None:
-        """Read what arrived, and note what is awaited next."""
-        super().data_received(data)
-        self._watch()
-
-    def _watch(self) -> None:
-        """Start the deadline of the part that is awaited now. More bytes of the same part do not prolong it."""
-        awaited = self._part()
-        if awaited is not self._awaited:
-            self._set_deadline(awaited)
-
-    def _part(self) -> _Part | None:
-        state = self.conn.their_state
-        served: Any = self.cycle  # None until the first request, whatever Uvicorn declares.
-        if state is h11.SEND_BODY:
-            return _Part.BODY
-        # Between two requests Uvicorn's own timer runs, until a byte of the second one arrives.
-        if state is h11.IDLE and (served is None or self.conn.trailing_data[0]):
-            return _Part.HEAD
-        return None
-
-    def _set_deadline(self, awaited: _Part | None) -> None:
-        if self._deadline is not None:
-            self._deadline.cancel()
-        self._awaited, self._deadline = awaited, None
-        if awaited is not None:
-            limits = self.config.limits
-            wait_s = limits.head_s if awaited is _Part.HEAD else limits.body_s
-            self._deadline = self.loop.call_later(wait_s, self.transport.abort)
 
 
 class _QuietServer(uvicorn.Server):
@@ -182,13 +75,16 @@ async def http(
     *,
     lifespan: Literal["on", "off"] = "off",
     limits: Limits | None = None,
+    callers: Callers | None = None,
     date_header: bool = True,
 ) -> AsyncIterator[None]:
     """Serve an ASGI application on a bound socket inside the block; the caller handles signals.
 
+    `callers` recognizes who calls; without it every caller is taken for a program, which has most slots.
+
     Without `date_header` the application itself says what time it is.
     """
-    config = _Config(app, limits or Limits(), lifespan, date_header=date_header)
+    config = HttpConfig(app, limits or Limits(), callers, lifespan, date_header=date_header)
     server = _QuietServer(config)
     with _few_accept_errors(config.lines):
         serving = asyncio.create_task(server.serve(sockets=[listening]), name="http")
@@ -200,6 +96,7 @@ async def http(
         finally:
             server.should_exit = True
             await serving
+            config.slots.close()
 
 
 @contextlib.contextmanager

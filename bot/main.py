@@ -24,8 +24,11 @@ from bot import logs
 from bot.api.app import build_api
 from bot.api.dependencies import CALLS_PER_MINUTE, ApiSettings, Dependencies
 from bot.api.health import CLOCK, ENDS, LEDGER, TICKER
+from bot.callers import SLACK_PATH as SLACK_PATH_BYTES
+from bot.callers import BotCallers
 from bot.end_watch import EndWatch
 from bot.http_server import BACKLOG, http, limits_for, raise_descriptor_limit
+from bot.http_shares import Callers
 from bot.outbound.service_calls import WRITABLE
 from bot.rules.policy.changes import changes
 from bot.services.notifications.paging import page
@@ -43,7 +46,7 @@ from ledger.kernel.clock import Clock
 from ledger.kernel.ids import new_id
 from ledger.queries.audit import ping
 
-SLACK_PATH = "/slack/events"
+SLACK_PATH = SLACK_PATH_BYTES.decode()
 #: The event loop shows that it takes its turns this often; after so long without one it is blocked.
 BEAT_S, STALLED_S = 1.0, 30.0
 #: The policy file is looked at this often.
@@ -83,6 +86,8 @@ class Bot:
         self.ticker = Ticker(jobs(ctx, self.slack_app.messenger, self._recover))
         self._slack_over_http = not slack.app_token
         self._slack = self.slack_app.asgi if self._slack_over_http else None
+        #: How the HTTP server recognizes who calls.
+        self.callers = BotCallers(self._slack)
         shown_in = slack.approvals_channel or slack.operators_channel or ""
         checks: dict[str, Callable[[], Awaitable[None]]]
         checks = {LEDGER: self._ledger_answers, TICKER: self._ticker_runs, CLOCK: self._clock_is_trusted}
@@ -294,8 +299,8 @@ async def serve(
         guarded = GuardedClock(clock, confirm_s=CONFIRM_S)
         ends = EndWatch(settings, guarded, slack)
 
-        def serving(app: ASGIApp) -> AbstractAsyncContextManager[None]:
-            return http(app, listening.dup(), limits=limits_for(descriptors))
+        def serving(app: ASGIApp, callers: Callers | None = None) -> AbstractAsyncContextManager[None]:
+            return http(app, listening.dup(), limits=limits_for(descriptors), callers=callers)
 
         try:
             ctx = await prepared_in_time(
@@ -318,7 +323,7 @@ async def serve(
                     gc.collect()
                     gc.freeze()
                     gc.set_threshold(*GC_THRESHOLDS)
-                    async with serving(bot.asgi):
+                    async with serving(bot.asgi, bot.callers):
                         on_ready(_greeting(settings, ctx, listening.getsockname()[1]))
                         await stopping.wait()
                         log.info("stopping: no new work is taken, running claims are finished")

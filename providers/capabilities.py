@@ -142,6 +142,8 @@ class Capabilities:
     volume_path: str = ""
     #: Whether its volumes are billed by what is on them, and grow without a limit of the cloud.
     volume_grows: bool = False
+    #: Whether one of its volumes can be read by its own id. Where not, such a read is the same list once more.
+    volume_reads: bool = True
 
     def has_agent(self, *, own_image: bool) -> bool:
         """Whether a machine there starts an agent; `own_image`: the image is one that the requester chose."""

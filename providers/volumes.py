@@ -24,11 +24,18 @@ from providers.rate_limits import Pace
 
 
 def capabilities(
-    *, volume_gb: tuple[int, int], path: str, name_max: int, charges: bool, rate_limits: dict[str, Pace], grows: bool
+    *,
+    volume_gb: tuple[int, int],
+    path: str,
+    name_max: int,
+    charges: bool,
+    rate_limits: dict[str, Pace],
+    grows: bool,
+    reads: bool,
 ) -> Capabilities:
     """What the volumes of a cloud can do: they are created and deleted, and nothing runs on them.
 
-    `grows`: what is on one is billed, and the cloud sets no limit to it.
+    `grows`: what is on one is billed, and the cloud sets no limit to it. `reads`: the cloud shows one by its own id.
     """
     return Capabilities(
         stop=False,
@@ -52,6 +59,7 @@ def capabilities(
         volume_gb=volume_gb,
         volume_path=path,
         volume_grows=grows,
+        volume_reads=reads,
     )
 
 

@@ -13,15 +13,8 @@ from typing import Any
 
 import pytest
 
-from bot.http_server import (
-    ACCEPTED_AT_ONCE,
-    MOST_CONNECTIONS,
-    RESERVED,
-    Limits,
-    http,
-    limits_for,
-    raise_descriptor_limit,
-)
+from bot.http_connection import ACCEPTED_AT_ONCE, MOST_CONNECTIONS, Limits
+from bot.http_server import RESERVED, http, limits_for, raise_descriptor_limit
 from bot.main import listen
 
 #: Real seconds that a test waits for an answer, at most.

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import APIRouter, FastAPI, Request
-from fastapi.responses import HTMLResponse
+from fastapi import APIRouter, FastAPI
 from fastapi.routing import APIRoute
 
 from bot.api import problems, reference
@@ -51,7 +50,7 @@ def routes(checks: Checks, timeout_s: float = CHECK_TIMEOUT_S) -> FastAPI:
         title="GPU Shopper",
         version="1",
         description=DESCRIPTION,
-        openapi_url="/openapi.json",
+        openapi_url=None,
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
@@ -66,15 +65,10 @@ def routes(checks: Checks, timeout_s: float = CHECK_TIMEOUT_S) -> FastAPI:
 
 
 def _serve_reference(api: FastAPI) -> None:
-    """Serve the reference page at `/docs`.
-
-    The page describes the application, so it is not part of the OpenAPI document.
-    """
-
-    async def shown(_request: Request) -> HTMLResponse:
-        return HTMLResponse(reference.page(api.openapi()), headers={"Content-Security-Policy": reference.POLICY})
-
-    api.add_route("/docs", shown, include_in_schema=False)
+    """Serve the reference page at `/docs` and what it is made from at `/openapi.json`; neither describes itself."""
+    pages = reference.OpenPages(api.openapi)
+    api.add_route("/docs", pages.docs, include_in_schema=False)
+    api.add_route("/openapi.json", pages.openapi, include_in_schema=False)
 
 
 class _Api(FastAPI):

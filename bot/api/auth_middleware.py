@@ -16,6 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from bot.api.dependencies import NODE, PRINCIPAL, Dependencies
 from bot.api.limits import Allowance, RateLimiter, SharedLimiter
 from bot.api.problems import broken, problem
+from bot.http_shares import note_known
 from bot.rules.approvals.approvers import Deed
 from bot.rules.values.command_text import cli_command
 from bot.rules.values.phrases import Verdict
@@ -91,6 +92,7 @@ class AuthMiddleware:
         if who is None:
             await self._strange(scope)(scope, receive, send)
             return
+        note_known(scope)
         allowance = await self._shared.take(who.key_id) if self._shared else self._calls.take(who.key_id)
         if allowance.allowed and (left := await self._people.left(who)):
             await problem(Reply(False, left.code, left.sentence))(scope, receive, send)

@@ -15,6 +15,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from bot.outbound.service_calls import WRITABLE
 
 CHECK_TIMEOUT_S = 2.0
+#: The results of the checks are good for so long.
+CHECKED_S = 1.0
 
 #: The checks by name; `WRITABLE` is the one that other replicas read.
 LEDGER, TICKER, CLOCK, ENDS = "ledger", "ticker", "clock", "ends"
@@ -41,6 +43,7 @@ def health_routes(checks: Checks, timeout_s: float) -> APIRouter:
     `/readyz` answers 503 and names a check that fails or takes too long; only the log has the reason.
     """
     router = APIRouter()
+    latest = _Latest(checks, timeout_s)
 
     @router.get("/healthz")
     async def healthz() -> dict[str, str]:
@@ -50,9 +53,7 @@ def health_routes(checks: Checks, timeout_s: float) -> APIRouter:
     @router.get("/readyz", response_model=Ready, responses={503: {"model": Ready, "description": "Not ready."}})
     async def readyz() -> JSONResponse:
         """Answer 200 when every check passes, else 503. A clock in doubt is shown, and the answer stays 200."""
-        results = dict(
-            zip(checks, await asyncio.gather(*(_passes(n, c, timeout_s) for n, c in checks.items())), strict=True)
-        )
+        results = await latest.results()
         is_ready = all(passed for name, passed in results.items() if name not in ADVISORY)
         return JSONResponse({"status": "ok" if is_ready else "not ready", "checks": results}, 200 if is_ready else 503)
 
@@ -71,6 +72,27 @@ def ends_only(cause: str, healthy: Callable[[], bool]) -> ASGIApp:
         await JSONResponse({"status": "ok"} if alive else body, 200 if alive else 503)(scope, receive, send)
 
     return serve
+
+
+class _Latest:
+    """Run the checks for all callers together, at most once a second: anybody may ask, and each asks the ledger."""
+
+    def __init__(self, checks: Checks, timeout_s: float) -> None:
+        self._checks, self._timeout_s = checks, timeout_s
+        self._running: asyncio.Task[dict[str, bool]] | None = None
+        self._until_s = 0.0
+
+    async def results(self) -> dict[str, bool]:
+        """Return which checks pass."""
+        loop = asyncio.get_running_loop()
+        if self._running is None or (self._running.done() and loop.time() >= self._until_s):
+            self._running = asyncio.create_task(self._run(), name="health checks")
+        return await asyncio.shield(self._running)  # A caller who goes away stops nobody's answer.
+
+    async def _run(self) -> dict[str, bool]:
+        passed = await asyncio.gather(*(_passes(n, c, self._timeout_s) for n, c in self._checks.items()))
+        self._until_s = asyncio.get_running_loop().time() + CHECKED_S
+        return dict(zip(self._checks, passed, strict=True))
 
 
 async def _passes(name: str, check: Callable[[], Awaitable[None]], timeout_s: float) -> bool:

@@ -6,9 +6,17 @@ strict content policy, cannot do that.
 
 from __future__ import annotations
 
+import asyncio
+import gzip
+import json
 import re
+from collections.abc import Callable
+from dataclasses import dataclass
 from html import escape
 from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
 
 from bot.api.dependencies import SCOPE_FIELD
 
@@ -26,6 +34,54 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-a
 
 #: Code inside a text, as in Markdown.
 _CODE = re.compile(r"`([^`]+)`")
+
+
+@dataclass(frozen=True, slots=True)
+class _Bytes:
+    """A page as it is sent: as it is, and compressed."""
+
+    plain: bytes
+    compressed: bytes
+
+    @classmethod
+    def of(cls, content: str) -> _Bytes:
+        plain = content.encode()
+        return cls(plain, gzip.compress(plain, mtime=0))
+
+
+class OpenPages:
+    """Serve `/docs` and `/openapi.json` to anybody, as bytes that are made once, in a thread, by the first call."""
+
+    def __init__(self, document: Callable[[], dict[str, Any]]) -> None:
+        self._document = document
+        self._making: asyncio.Future[tuple[_Bytes, _Bytes]] | None = None
+
+    async def docs(self, request: Request) -> Response:
+        """Serve the page."""
+        page_bytes, _ = await self._pages()
+        return _response(request, page_bytes, "text/html; charset=utf-8", {"Content-Security-Policy": POLICY})
+
+    async def openapi(self, request: Request) -> Response:
+        """Serve the document."""
+        _, document_bytes = await self._pages()
+        return _response(request, document_bytes, "application/json", {})
+
+    async def _pages(self) -> tuple[_Bytes, _Bytes]:
+        if self._making is None or (self._making.done() and self._making.cancelled()):
+            self._making = asyncio.ensure_future(asyncio.to_thread(self._make))
+        return await asyncio.shield(self._making)  # A caller who goes away stops nobody's page.
+
+    def _make(self) -> tuple[_Bytes, _Bytes]:
+        document = self._document()
+        text = json.dumps(document, ensure_ascii=False, separators=(",", ":"))
+        return _Bytes.of(page(document)), _Bytes.of(text)
+
+
+def _response(request: Request, content: _Bytes, media_type: str, headers: dict[str, str]) -> Response:
+    if "gzip" in request.headers.get("accept-encoding", ""):
+        headers = {**headers, "Content-Encoding": "gzip"}
+        return Response(content.compressed, media_type=media_type, headers={**headers, "Vary": "Accept-Encoding"})
+    return Response(content.plain, media_type=media_type, headers={**headers, "Vary": "Accept-Encoding"})
 
 
 def _text(said: object) -> str:

@@ -15,7 +15,7 @@ from slack_bolt.adapter.socket_mode.async_handler import AsyncSocketModeHandler
 from slack_bolt.async_app import AsyncApp, AsyncBoltRequest
 from slack_bolt.authorization import AuthorizeResult
 from starlette.responses import Response
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from bot.rules.approvals.approvers import members, slack_accounts
 from bot.rules.policy.policy import Policy
@@ -84,7 +84,7 @@ class SlackApp:
         self.messenger = Notifier(ctx, settings, self._web)
 
     @property
-    def asgi(self) -> ASGIApp:
+    def asgi(self) -> Guard:
         """Return the application to mount at /slack/events; it needs the signing secret."""
         return Guard(self._serve, self._settings.signing_secret, self.ctx.clock)
 

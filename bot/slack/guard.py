@@ -29,6 +29,8 @@ BODY_MAX: Final = 1024 * 1024
 SMALL: Final = 64 * 1024
 HELD_MAX: Final = 32 * 1024 * 1024
 TOO_BIG: Final = "the body is above 1 MiB"
+#: What a caller reads whom Slack's signature does not vouch for.
+UNSIGNED: Final = "the request is not signed by Slack"
 #: Slack's own window, docs.slack.dev "Verifying requests from Slack".
 WINDOW_S: Final = 300
 FIELDS_MAX: Final = 64
@@ -96,12 +98,27 @@ class Guard:
             verify(self._secret, stamp, headers, body)
             scope[PAYLOAD] = well_formed(body, headers.get("content-type", b""))
         except RequestRefused as refused:
-            # The usual cause is a wrong signing secret, which an operator finds here. The body is never logged.
-            if (more := self._lines.may_log(str(refused))) is not None:
-                log.info("a request to the Slack endpoint was refused: %s (%d more in the last minute)", refused, more)
+            self._log(refused)
             await _answer(refused)(scope, receive, send)
             return
         await self._app(scope, _again(body, receive), send)
+
+    def is_signed(self, headers: Mapping[bytes, bytes], body: bytes | None = None) -> bool:
+        """Whether Slack may have sent a request with these headers, or did sign it: with the body."""
+        signature = {name: headers.get(name.encode(), b"") for name in (TIMESTAMP_HEADER, SIGNATURE_HEADER)}
+        try:
+            stamp = may_be_signed(signature, self._clock)
+            if body is not None:
+                verify(self._secret, stamp, signature, body)
+        except RequestRefused as refused:
+            self._log(refused)
+            return False
+        return True
+
+    def _log(self, refused: RequestRefused) -> None:
+        # The usual cause is a wrong signing secret, which an operator finds here. The body is never logged.
+        if (more := self._lines.may_log(str(refused))) is not None:
+            log.info("a request to the Slack endpoint was refused: %s (%d more in the last minute)", refused, more)
 
     async def _read(self, headers: dict[str, bytes], receive: Receive) -> bytes:
         """Return the body. Raises `RequestRefused` for one that is too large, or while too many large ones arrive."""
@@ -193,7 +210,7 @@ def _again(body: bytes, receive: Receive) -> Receive:
 def _answer(refused: RequestRefused) -> PlainTextResponse:
     # Only the log has the reason: a caller who cannot sign must not learn what was wrong.
     said = {413: "the request is too large", 503: "try again in a moment"}
-    return PlainTextResponse(said.get(refused.status, "the request is not signed by Slack"), refused.status)
+    return PlainTextResponse(said.get(refused.status, UNSIGNED), refused.status)
 
 
 def problem(body: Mapping[str, Any]) -> str:

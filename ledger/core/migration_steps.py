@@ -63,3 +63,9 @@ async def note_look(
     values = {"note": note, "due_at": due_at, "clock_from": clock_from or row.clock_from}
     await tx.execute(update(Migration).where(*mine).values(values))
     return note != row.note
+
+
+async def forget_inferred_step(tx: AsyncSession, row: Migration) -> None:
+    """Forget the step of a save that nothing names: no machine is judged by it any more."""
+    mine = (Migration.id == row.id, Migration.version == row.version, Migration.is_step_inferred.is_(True))
+    await tx.execute(update(Migration).where(*mine).values(saved_step=None, is_step_inferred=False))

@@ -54,6 +54,7 @@ class EndReason(StrEnum):
     OVERSPEND_UNCONFIRMED = "drift_unconfirmed", "higher cost not approved", EndGroup.APPROVED
 
     ASKED = "asked", "ended on request", EndGroup.ORDERED
+    GIVEN_UP = "given_up", "its machine was given up for the one that it moves to", EndGroup.ORDERED
     WRITTEN_OFF = "written_off", "written off by an operator", EndGroup.ORDERED
 
     COMPLETED = "completed", "completed", EndGroup.WORK_SUCCEEDED, Grace.DONE

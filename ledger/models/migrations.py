@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from sqlalchemy import BigInteger, ForeignKey, Index, Integer, text
+from sqlalchemy import BigInteger, Boolean, ForeignKey, Index, Integer, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from ledger.kernel.columns import EnumText, SafeString, SafeText, UtcDateTime
@@ -48,6 +48,10 @@ class Migration(Base):
     target_place: Mapped[str | None] = mapped_column(SafeText)
     #: From when the step's longest time counts, where its clock was stopped; None: from `step_at`.
     clock_from: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    #: When the target took over from a source that was lost or kept in grace; None: the source paused for it.
+    taken_over_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    #: Nothing names the step of the save: `saved_step` is the one at which the job reported that it paused.
+    is_step_inferred: Mapped[bool | None] = mapped_column(Boolean)
 
     __table_args__ = (
         Index("uq_migrations_open", "source_session_id", unique=True, sqlite_where=_OPEN, postgresql_where=_OPEN),

@@ -41,6 +41,8 @@ class Session(Claimable, Base):
     volume_ends_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     volume_grace_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     volume_notices: Mapped[int | None] = mapped_column(Integer)
+    #: The most that these days may cost beyond its approvals.
+    volume_excess_usd: Mapped[Decimal | None] = mapped_column(MicroUsd)
     ended_at: Mapped[datetime | None] = mapped_column(UtcDateTime, index=True)
     end_code: Mapped[str] = mapped_column(SafeString(32), default="")
     #: The sentence people read about why it ended or failed.
@@ -121,6 +123,9 @@ class Instance(Claimable, Base):
     gpu_check: Mapped[dict[str, Any] | None] = mapped_column(Json)
     #: Until then one replica checks its GPUs: two measurements at the same time would each find them slow.
     login_until: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    #: Since when its launch waits for its cloud's rate limit, and until when the newest refusal says to wait.
+    limited_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    limited_until: Mapped[datetime | None] = mapped_column(UtcDateTime)
     live_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     reachable_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     #: From when and until when the GPU is billed, by the cloud's own timestamps where it gives them.

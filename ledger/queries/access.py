@@ -57,6 +57,12 @@ async def shared_with(tx: AsyncSession, request_ids: Collection[str]) -> dict[st
     return {request_id: tuple(people) for request_id, people in found.items()}
 
 
+async def owned_sessions(tx: AsyncSession, ids: Collection[str], whose: Whose) -> set[str]:
+    """Return those of the sessions `ids` that belong to `whose`."""
+    query = select(Session.id).where(Session.id.in_(ids), whose.where(Session.owner))
+    return set(await tx.scalars(query))
+
+
 def own_or_shared(whose: Whose, owner: Any, request_id: Any) -> ColumnElement[bool]:
     """Build the condition for what somebody owns, or for what belongs to a request that is shared with them."""
     return or_(whose.where(owner), request_id.in_(select(Share.request_id).where(whose.where(Share.person))))

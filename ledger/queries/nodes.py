@@ -18,7 +18,7 @@ from ledger.kernel.states import InstanceState, SessionState
 from ledger.kernel.steps.migration_step import OVER, MigrationStep
 from ledger.models import Instance, Mark, Migration, Node, Request, Session
 from ledger.queries.people.credentials import secrets_named
-from ledger.queries.runs.graces import IS_REPLACED
+from ledger.queries.runs.graces import IS_BESIDE, IS_REPLACED
 
 #: Check-ins are taken from an agent whose instance is in one of these: none comes from an instance that is gone.
 _I = InstanceState
@@ -55,6 +55,8 @@ class NodeContext:
     #: How many commands its session's machines share, and how many GPUs each has.
     dealt_commands: int = 0
     gpus: int = 1
+    #: It is kept beside its replacement, which continues its run.
+    is_replaced: bool = False
 
     @property
     def approved_until(self) -> datetime | None:
@@ -84,6 +86,7 @@ async def node_contexts(tx: AsyncSession, instance_ids: Collection[str]) -> dict
             here.saved_step,
             Session.dealt_commands,
             Session.gpu_count,
+            IS_REPLACED,
         )
         .join(Instance, Instance.id == Node.instance_id)
         .join(Session, Session.id == Node.session_id)
@@ -112,6 +115,10 @@ class StartupJob(NamedTuple):
     session_id: str
     #: Machines of its set.
     nodes: int
+    request_id: str
+    #: Which machine of its session it is, and whether it was launched beside another one that is kept.
+    n: int
+    is_beside: bool
 
 
 async def startup_jobs(tx: AsyncSession, instance_ids: Collection[str]) -> dict[str, StartupJob]:
@@ -128,7 +135,9 @@ async def startup_jobs(tx: AsyncSession, instance_ids: Collection[str]) -> dict[
             Migration.target_place,
             Session.id,
             Session.nodes,
-            Session.request_id,
+            Request.id,
+            Instance.n,
+            IS_BESIDE,
         )
         .join(Session, Session.id == Instance.session_id)
         .join(Request, Request.id == Session.request_id)
@@ -136,10 +145,11 @@ async def startup_jobs(tx: AsyncSession, instance_ids: Collection[str]) -> dict[
         .where(Instance.id.in_(list(instance_ids)))
     )
     rows: Any = (await tx.execute(query)).all()
-    secrets = await secrets_named(tx, {request_id for *_, request_id in rows})
+    planned = {instance_id: StartupJob(*columns) for instance_id, *columns in rows}
+    secrets = await secrets_named(tx, {one.request_id for one in planned.values()})
     return {
-        instance_id: StartupJob(cloud, replace(job, secrets=secrets.get(request_id, ())), *rest)
-        for instance_id, cloud, job, *rest, request_id in rows
+        instance_id: one._replace(job=replace(one.job, secrets=secrets.get(one.request_id, ())))
+        for instance_id, one in planned.items()
     }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
@@ -41,6 +41,7 @@ from ledger.queries.orphans import unknown_instances
 from ledger.queries.people.credentials import secrets_named
 from ledger.queries.retained_disks import open_disks
 from ledger.queries.runs.graces import graces_of_sessions
+from ledger.queries.runs.machines import machines
 from ledger.queries.runs.migrations import last_migration_of, migrations_of
 from ledger.queries.session_costs import NOTHING, Booked, booked_of, extension_caps
 
@@ -84,6 +85,11 @@ class RequestView:
     def job(self) -> JobRequest:
         """Return the job with its people as they are now, whose keys are left out."""
         return replace(self.request.job, share=self.shared_with, secrets=self.secrets)
+
+    @property
+    def machines(self) -> list[Instance]:
+        """Return its instances but the refused ones whose create was sent again: of a set, one for each machine."""
+        return machines(self.instances)
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,12 +229,6 @@ async def sessions_page(
     return await views_of_sessions(tx, (await tx.scalars(query)).all())
 
 
-async def owned_sessions(tx: AsyncSession, ids: Collection[str], whose: Whose) -> set[str]:
-    """Return those of the sessions `ids` that belong to `whose`."""
-    query = select(Session.id).where(Session.id.in_(ids), whose.where(Session.owner))
-    return set(await tx.scalars(query))
-
-
 async def instances_page(tx: AsyncSession, *, whose: Whose | None, live: bool, limit: int) -> list[Instance]:
     """Return instances from the newest on; of everybody's sessions when `whose` is None."""
     query = select(Instance).order_by(Instance.id.desc()).limit(limit)
@@ -257,7 +257,7 @@ def _machines(
     sessions: Sequence[Session], rows: Sequence[Instance]
 ) -> tuple[dict[str, Instance], Mapping[str, list[Instance]]]:
     """Return by session the machine that stands for it, and the further ones that it has at the same time."""
-    sharing = {s.id for s in sessions if s.dealt_commands}
+    sharing, rows = {s.id for s in sessions if s.dealt_commands}, machines(rows)
     newest = {i.session_id: i for i in rows if not i.node_rank}
     # A replacement that failed leaves the machine before it, which is kept in grace.
     newest |= {i.session_id: i for i in rows if not i.node_rank and i.state in OPEN_INSTANCE}

@@ -59,7 +59,7 @@ STORIES: Mapping[str, tuple[str, ...]] = {
     ),
     "dstack#3449 dstack#2068: an end during the create leaves a machine": (
         "scenarios/faults/test_ends.py::test_an_end_during_the_create_ends_what_it_makes_and_asks_nobody",
-        "scenarios/faults/test_ends.py::test_an_end_while_the_outcome_is_unclear_ends_what_is_found",
+        "scenarios/faults/test_ends.py::test_an_end_while_the_outcome_gave_no_answer_ends_what_is_found",
     ),
     "skypilot#4392 skypilot#2990 skypilot#2261 yomotsusaka#124: the create times out and its machine is left": (
         "scenarios/faults/test_creates.py::test_a_create_whose_answer_is_lost_is_adopted",

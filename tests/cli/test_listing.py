@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+from itertools import permutations
+from operator import itemgetter
 
 import httpx
 import pytest
@@ -12,11 +14,12 @@ from rich.console import Console
 from bot.cli.access.api_client import ApiClient
 from bot.cli.terminal import listing as module
 from bot.cli.terminal.layout import lines
-from bot.cli.terminal.listing import chosen, listing, print_listing
+from bot.cli.terminal.listing import ListColumns, chosen, listing, print_listing
 
 HEAD = ("session", "state", "per hour", "owner")
+COLUMNS: ListColumns[tuple[str, ...]] = tuple((name, itemgetter(place)) for place, name in enumerate(HEAD))
 ROWS = (("4k7m2p", "running", "$0.350/h", "ada"), ("9x2q4d", "ended", "-", "slack\tT1/UBOB"))
-SESSIONS = listing("There are no sessions.", HEAD, ROWS, ["The ledger is being restored."], extra=["per hour"])
+SESSIONS = listing("There are no sessions.", COLUMNS, ROWS, ["The ledger is being restored."], extra=["per hour"])
 
 
 @pytest.fixture(autouse=True)
@@ -30,8 +33,25 @@ def test_a_pipe_gets_tab_separated_values_alone(capsys: pytest.CaptureFixture[st
     out, err = capsys.readouterr()
     assert out.splitlines() == ["4k7m2p\trunning\t$0.350/h\tada", "9x2q4d\tended\t\tslack\\x09T1/UBOB"]
     assert err == "The ledger is being restored.\n"
-    print_listing(listing("There are no sessions.", HEAD, ()))
+    print_listing(listing("There are no sessions.", COLUMNS, ()))
     assert capsys.readouterr() == ("", "There are no sessions.\n")
+
+
+def test_each_cell_stands_under_the_heading_of_its_own_pair() -> None:
+    columns: ListColumns[str] = (
+        ("word", str),
+        ("length", lambda word: str(len(word))),
+        ("first", lambda word: word[0]),
+    )
+    for order in permutations(columns):
+        view = listing("No words.", order, ["lambda", "vast"], extra=["length"])
+        rows = [dict(zip(view.head, row, strict=True)) for row in view.rows]
+        assert rows == [
+            {"word": "lambda", "length": "6", "first": "l"},
+            {"word": "vast", "length": "4", "first": "v"},
+        ]
+    with pytest.raises(ValueError, match=r"^no column has the heading size$"):
+        listing("No words.", columns, ["vast"], extra=["size"])
 
 
 def test_columns_are_chosen_in_the_order_that_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:

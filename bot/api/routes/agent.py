@@ -11,6 +11,7 @@ from starlette.exceptions import HTTPException
 from bot.api.dependencies import NODE, refusals
 from bot.api.problems import ProblemRaised
 from bot.api.schemas.agent import CheckinIn, CheckinOut, CheckpointIn, SignedDeadline
+from bot.http_shares import note_known
 from bot.rules.nodes.checkins import Report
 from bot.rules.nodes.machine_report import MachineReport, QueueCounts
 from bot.rules.nodes.node_api import NodeApiReport
@@ -43,6 +44,7 @@ async def checkin(request: Request, body: CheckinIn, _token: Annotated[Any, Secu
     taken = await checkins.take(request.scope["state"][NODE], _report(body), claim, body.nonce)
     if isinstance(taken, Reply):
         raise ProblemRaised(taken)
+    note_known(request.scope)
     return CheckinOut.of(taken, deadline=SignedDeadline.of(taken))
 
 

@@ -14,7 +14,7 @@ from bot.api.schemas.requests import OptionOut, RequestOut, WaitOut
 from bot.cli.access.api_client import ApiClient, RefusedCall, elsewhere, spoken
 from bot.cli.command_table import load
 from bot.cli.commands.requests import chosen_of
-from bot.cli.terminal.listing import listing
+from bot.cli.terminal.listing import ListColumns, listing
 from bot.cli.terminal.options import Columns, IdempotencyKey, Json, Named, Words, in_words, plain_id
 from bot.cli.terminal.screen import agreed, at_terminal, fail, group, prompt
 from bot.cli.terminal.terminal_tables import print_report, show, show_result
@@ -240,15 +240,12 @@ def set_(
 def list_(columns: Columns = "", as_json: Json = False) -> None:
     """List who approves for whom now."""
     found = spoken(lambda api: api.get("/delegations"))
-    rows = [
-        (
-            one["delegator_name"] or name_of(one["delegator"]),
-            one["delegate_name"] or name_of(one["delegate"]),
-            one["until"],
-        )
-        for one in found
-    ]
-    report = listing("Nobody approves for anybody else now.", ("in the place of", "approves", "until"), rows)
+    cells: ListColumns[Any] = (
+        ("in the place of", lambda one: one["delegator_name"] or name_of(one["delegator"])),
+        ("approves", lambda one: one["delegate_name"] or name_of(one["delegate"])),
+        ("until", lambda one: one["until"]),
+    )
+    report = listing("Nobody approves for anybody else now.", cells, found)
     show(found if as_json else report, columns)
 
 

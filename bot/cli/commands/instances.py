@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from datetime import datetime
 from decimal import Decimal
+from operator import itemgetter
 from typing import Annotated, Any
 
 import typer
 
 from bot.cli.access.api_client import ApiClient, spoken
-from bot.cli.terminal.listing import ListView, listing
+from bot.cli.terminal.listing import ListColumns, ListView, listing
 from bot.cli.terminal.options import Columns, IdempotencyKey, Json, Named, plain_id
 from bot.cli.terminal.screen import UNAVAILABLE, agreed, at_terminal, fail, group, say
 from bot.cli.terminal.terminal_tables import show, show_result
@@ -39,21 +40,17 @@ def instances(
         _orphans(columns, as_json=as_json)
         return
     found = spoken(lambda api: api.get("/instances", live="false" if over else "true", limit=most))
-    head = ("session", "state", "cloud", "id there", "per hour", "name", "instance")
-    rows = (
-        (
-            short_id(one["request_id"]),
-            words_of(InstanceState, one["state"]),
-            one["cloud"],
-            one["ref"] or "-",
-            _rate(one),
-            one["name"],
-            one["id"],
-        )
-        for one in found
+    cells: ListColumns[Any] = (
+        ("session", lambda one: short_id(one["request_id"])),
+        ("state", lambda one: words_of(InstanceState, one["state"])),
+        ("cloud", itemgetter("cloud")),
+        ("id there", lambda one: one["ref"] or "-"),
+        ("per hour", _rate),
+        ("name", itemgetter("name")),
+        ("instance", itemgetter("id")),
     )
     show(
-        found if as_json else listing("There are no instances.", head, rows, extra=("name", "instance", "id there")),
+        found if as_json else listing("There are no instances.", cells, found, extra=("name", "instance", "id there")),
         columns,
     )
 
@@ -110,17 +107,13 @@ def recover(as_json: Json = False) -> None:
 def preflight(columns: Columns = "", as_json: Json = False) -> None:
     """Check whether each cloud can be bought from now; exits with 1 when one that has a key cannot, or none has one."""
     found = spoken(lambda api: api.get("/preflight"))
-    head = ("cloud", "state", "credit", "what to do")
-    rows = (
-        (
-            one["cloud"],
-            "ok" if one["ok"] else "failed" if one["configured"] else "not set",
-            usd(Decimal(one["credit_usd"])) if one["credit_usd"] else "-",
-            f"{one['problem']} {one['where'] if not one['ok'] else ''}".strip() or "-",
-        )
-        for one in found
+    cells: ListColumns[Any] = (
+        ("cloud", itemgetter("cloud")),
+        ("state", lambda one: "ok" if one["ok"] else "failed" if one["configured"] else "not set"),
+        ("credit", lambda one: usd(Decimal(one["credit_usd"])) if one["credit_usd"] else "-"),
+        ("what to do", lambda one: f"{one['problem']} {one['where'] if not one['ok'] else ''}".strip() or "-"),
     )
-    show(found if as_json else listing("GPU Shopper knows no cloud.", head, rows), columns)
+    show(found if as_json else listing("GPU Shopper knows no cloud.", cells, found), columns)
     used = [one["ok"] for one in found if one["configured"]]
     if not used or not all(used):
         raise typer.Exit(1)
@@ -142,8 +135,13 @@ def audit(
         typer.echo(json.dumps({"heads": found["heads"], "late": found["late"]}))
     elif not as_json:
         late = set(found["late"])
-        rows = (_event(event, is_late=event["id"] in late) for event in found["events"])
-        show(listing("Nothing happened yet.", ("when", "what", "by", "reason"), rows), columns)
+        cells: ListColumns[Any] = (
+            ("when", lambda event: time_cell(datetime.fromisoformat(event["at"]))),
+            ("what", lambda event: _happened(event, is_late=event["id"] in late)),
+            ("by", lambda event: event["actor_name"] or name_of(event["actor"])),
+            ("reason", itemgetter("reason")),
+        )
+        show(listing("Nothing happened yet.", cells, found["events"]), columns)
     if as_json:
         show(found)
     if found["broken"]:
@@ -151,9 +149,9 @@ def audit(
     typer.echo(whole(len(found["events"]), found["sealed"]), err=True)
 
 
-def _event(event: Any, *, is_late: bool) -> tuple[str, ...]:
-    at, what = time_cell(datetime.fromisoformat(event["at"])), happened(event["kind"], event["before"], event["after"])
-    return at, f"{what} ({LATE})" if is_late else what, event["actor_name"] or name_of(event["actor"]), event["reason"]
+def _happened(event: Any, *, is_late: bool) -> str:
+    what = happened(event["kind"], event["before"], event["after"])
+    return f"{what} ({LATE})" if is_late else what
 
 
 def _rate(one: Any) -> str:
@@ -166,20 +164,16 @@ def _orphans(columns: str, *, as_json: bool) -> None:
 
 
 def _orphan_list(found: Any, none: str) -> ListView:
-    head = ("orphan", "state", "cloud", "id there", "per hour", "first seen", "reason")
-    rows = (
-        (
-            one["id"],
-            words_of(OrphanState, one["state"]),
-            one["cloud"],
-            one["ref"],
-            _rate(one),
-            time_cell(datetime.fromisoformat(one["first_seen_at"])),
-            one["reason"],
-        )
-        for one in found
+    columns: ListColumns[Any] = (
+        ("orphan", itemgetter("id")),
+        ("state", lambda one: words_of(OrphanState, one["state"])),
+        ("cloud", itemgetter("cloud")),
+        ("id there", itemgetter("ref")),
+        ("per hour", _rate),
+        ("first seen", lambda one: time_cell(datetime.fromisoformat(one["first_seen_at"]))),
+        ("reason", itemgetter("reason")),
     )
-    return listing(none, head, rows)
+    return listing(none, columns, found)
 
 
 unreachable_app = group("Open instances in accounts without a key: list, gone.")
@@ -229,17 +223,13 @@ def _state_there(state: str) -> str:
 
 
 def _unreachable_list(found: Any) -> ListView:
-    head = ("id", "state", "account", "id there", "per hour", "since", "owner")
-    rows = (
-        (
-            one["id"],
-            _state_there(one["state"]),
-            f"{one['cloud']}/{one['account']}",
-            one["ref"] or "-",
-            _rate(one),
-            time_cell(datetime.fromisoformat(one["since"])),
-            one["owner_name"] or name_of(one["owner"] or "-"),
-        )
-        for one in found
+    columns: ListColumns[Any] = (
+        ("id", itemgetter("id")),
+        ("state", lambda one: _state_there(one["state"])),
+        ("account", lambda one: f"{one['cloud']}/{one['account']}"),
+        ("id there", lambda one: one["ref"] or "-"),
+        ("per hour", _rate),
+        ("since", lambda one: time_cell(datetime.fromisoformat(one["since"]))),
+        ("owner", lambda one: one["owner_name"] or name_of(one["owner"] or "-")),
     )
-    return listing("Every open instance is in an account that can be reached.", head, rows)
+    return listing("Every open instance is in an account that can be reached.", columns, found)

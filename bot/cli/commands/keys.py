@@ -10,10 +10,10 @@ from urllib.parse import quote
 
 import typer
 
-from bot.api.schemas.keys import ApiKeyOut, SshKeyOut
+from bot.api.schemas.keys import ApiKeyOut, SshKeyOut, SshKeyRow
 from bot.cli.access.api_client import spoken
 from bot.cli.access.job_file import text_of
-from bot.cli.terminal.listing import listing
+from bot.cli.terminal.listing import ListColumns, listing
 from bot.cli.terminal.options import Columns, Json, plain_id
 from bot.cli.terminal.screen import fail, group
 from bot.cli.terminal.terminal_tables import show, show_once, show_result
@@ -22,7 +22,20 @@ from bot.rules.access.scopes import KEY_DAYS, MEANING
 
 app = group("API keys: create, list, revoke.")
 
-HEAD = ("key", "of", "owner", "state", "expires", "last used", "scopes")
+KEYS: ListColumns[ApiKeyOut] = (
+    ("key", lambda one: one.id),
+    ("of", lambda one: one.actor_name or name_of(one.actor)),
+    ("owner", lambda one: one.owner_name or name_of(one.owner)),
+    ("state", lambda one: one.state),
+    ("expires", lambda one: time_cell(one.expires_at)),
+    ("last used", lambda one: time_cell(one.last_used_at) if one.last_used_at else "never"),
+    ("scopes", lambda one: " ".join(one.scopes)),
+)
+SSH_KEYS: ListColumns[SshKeyRow] = (
+    ("fingerprint", lambda one: one.fingerprint),
+    ("kind", lambda one: one.public_key.split()[0]),
+    ("added", lambda one: time_cell(one.created_at)),
+)
 
 
 @app.command()
@@ -48,8 +61,8 @@ def create(
 def list_(columns: Columns = "", as_json: Json = False) -> None:
     """List every key, without its secret."""
     found = spoken(lambda api: api.get("/keys"))
-    rows = (_row(ApiKeyOut.model_validate(one)) for one in found)
-    show(found if as_json else listing("There are no API keys.", HEAD, rows, extra=("scopes",)), columns)
+    keys = map(ApiKeyOut.model_validate, found)
+    show(found if as_json else listing("There are no API keys.", KEYS, keys, extra=("scopes",)), columns)
 
 
 @app.command()
@@ -61,12 +74,6 @@ def revoke(
         spoken(lambda api: api.delete(f"/keys/{plain_id(key, 'keys')}")),
         as_json=as_json,
     )
-
-
-def _row(one: ApiKeyOut) -> tuple[str, ...]:
-    used = time_cell(one.last_used_at) if one.last_used_at else "never"
-    who, owner = one.actor_name or name_of(one.actor), one.owner_name or name_of(one.owner)
-    return one.id, who, owner, one.state, time_cell(one.expires_at), used, " ".join(one.scopes)
 
 
 ssh_app = group("Your public SSH keys: add, list, remove.")
@@ -96,11 +103,7 @@ def add(
 def show_(columns: Columns = "", as_json: Json = False) -> None:
     """List your keys."""
     found = spoken(lambda api: api.get("/ssh-keys"))
-    rows = (
-        (one.fingerprint, one.public_key.split()[0], time_cell(one.created_at))
-        for one in SshKeyOut.model_validate(found).keys
-    )
-    show(found if as_json else listing("", ("fingerprint", "kind", "added"), rows), columns)
+    show(found if as_json else listing("", SSH_KEYS, SshKeyOut.model_validate(found).keys), columns)
 
 
 @ssh_app.command()

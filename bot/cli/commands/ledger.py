@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from decimal import Decimal
+from operator import itemgetter
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import quote
@@ -11,7 +12,7 @@ from urllib.parse import quote
 import typer
 
 from bot.cli.access.api_client import ApiClient, RefusedCall, spoken
-from bot.cli.terminal.listing import listing
+from bot.cli.terminal.listing import ListColumns, listing
 from bot.cli.terminal.options import Columns, Json
 from bot.cli.terminal.screen import fail, group
 from bot.cli.terminal.terminal_tables import show, show_result
@@ -121,17 +122,15 @@ bills_app = group("Bills above what their instance can have cost: list, confirm.
 def list_bills(columns: Columns = "", as_json: Json = False) -> None:
     """List the bills that wait for an operator."""
     found = spoken(lambda api: api.get("/bills"))
-    head = ("instance", "cloud", "id there", "bill", "ledger", "at most")
-    lines = [
-        (
-            one["id"],
-            one["cloud"],
-            one["ref"],
-            *(usd(Decimal(one[name])) for name in ("billed_usd", "booked_usd", "most_usd")),
-        )
-        for one in found
-    ]
-    show(found if as_json else listing("No bill waits for you.", head, lines), columns)
+    cells: ListColumns[Any] = (
+        ("instance", itemgetter("id")),
+        ("cloud", itemgetter("cloud")),
+        ("id there", itemgetter("ref")),
+        ("bill", lambda one: usd(Decimal(one["billed_usd"]))),
+        ("ledger", lambda one: usd(Decimal(one["booked_usd"]))),
+        ("at most", lambda one: usd(Decimal(one["most_usd"]))),
+    )
+    show(found if as_json else listing("No bill waits for you.", cells, found), columns)
 
 
 @bills_app.command()

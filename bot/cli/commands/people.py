@@ -9,7 +9,7 @@ from typer.core import TyperGroup
 
 from bot.api.schemas.people import SharerOut
 from bot.cli.access.api_client import spoken
-from bot.cli.terminal.listing import listing
+from bot.cli.terminal.listing import ListColumns, listing
 from bot.cli.terminal.options import Columns, Json, Named, plain_id
 from bot.cli.terminal.terminal_tables import show, show_result
 from bot.cli.terminal.views import name_of, time_cell
@@ -55,15 +55,19 @@ def unshare(request: Named, person: Person, as_json: Json = False) -> None:
 def shares(session: Named, columns: Columns = "", as_json: Json = False) -> None:
     """List who may log in to the machine of a session, and whether their SSH keys are on it."""
     found = spoken(lambda api: api.get(f"/sessions/{plain_id(session, 'sessions')}/shares"))
-    rows = (_row(SharerOut.model_validate(one)) for one in found)
-    head = ("person", "role", "keys", "on the machine since", "problem")
-    show(found if as_json else listing("Nobody may log in.", head, rows), columns)
+    cells: ListColumns[SharerOut] = (
+        ("person", lambda one: one.person_name or name_of(one.person)),
+        ("role", lambda one: "owner" if one.is_owner else "shares it"),
+        ("keys", lambda one: str(one.keys)),
+        ("on the machine since", _since),
+        ("problem", lambda one: one.problem or "-"),
+    )
+    people = map(SharerOut.model_validate, found)
+    show(found if as_json else listing("Nobody may log in.", cells, people), columns)
 
 
-def _row(one: SharerOut) -> tuple[str, ...]:
-    since = time_cell(one.placed_at) if one.placed_at else "not yet" if one.keys else "-"
-    role = "owner" if one.is_owner else "shares it"
-    return one.person_name or name_of(one.person), role, str(one.keys), since, one.problem or "-"
+def _since(one: SharerOut) -> str:
+    return time_cell(one.placed_at) if one.placed_at else "not yet" if one.keys else "-"
 
 
 @transfer_app.command()

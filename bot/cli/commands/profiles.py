@@ -7,7 +7,7 @@ from pathlib import Path
 import typer
 
 from bot.cli.access.settings import fail
-from bot.cli.terminal.listing import listing, print_listing
+from bot.cli.terminal.listing import ListColumns, listing, print_listing
 from bot.clock import SystemClock
 from providers.capabilities import Capabilities
 from providers.profiles import model
@@ -23,13 +23,14 @@ def overview(ctx: typer.Context) -> None:
     """List the profiles, with how billing stops at each cloud."""
     if ctx.invoked_subcommand is not None:
         return
-    head = ("cloud", "kind", "billing stops by", "a job survives in", "spot")
-    found = {name: _loaded(name).front for name in model.names()}
-    rows = (
-        (name, one.kind, one.meter_stop_verb, one.detach_primitive, "yes" if one.spot_available else "no")
-        for name, one in found.items()
+    columns: ListColumns[str] = (
+        ("cloud", str),
+        ("kind", lambda name: _loaded(name).front.kind),
+        ("billing stops by", lambda name: _loaded(name).front.meter_stop_verb),
+        ("a job survives in", lambda name: _loaded(name).front.detach_primitive),
+        ("spot", lambda name: "yes" if _loaded(name).front.spot_available else "no"),
     )
-    print_listing(listing("No profile is installed.", head, rows))
+    print_listing(listing("No profile is installed.", columns, model.names()))
 
 
 @app.command()

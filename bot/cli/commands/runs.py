@@ -9,7 +9,7 @@ import typer
 from bot.api.schemas.sessions import RunOut
 from bot.cli.access.api_client import spoken
 from bot.cli.access.job_file import count_in, line_of
-from bot.cli.terminal.listing import listing
+from bot.cli.terminal.listing import ListColumns, listing
 from bot.cli.terminal.options import Columns, Json, plain_id
 from bot.cli.terminal.screen import fail, group
 from bot.cli.terminal.screen import say as say_line
@@ -44,21 +44,22 @@ def record_(
 def list_(columns: Columns = "", as_json: Json = False) -> None:
     """List the recorded runs, the newest first, beside the predicted rate."""
     found = spoken(lambda api: api.get("/runs"))
-    head = ("when", "tokens/s", "of predicted", "in range", "recorded", "GPU", "session", "run")
-    rows = (
-        (
-            time_cell(one.at),
-            say(float(one.measured_tokens_s)),
-            f"{one.measured_tokens_s / one.predicted_tokens_s:.0%}",
-            "-" if one.stated is None else "yes" if one.stated.holds(one.measured_tokens_s) else "no",
-            "at its end" if one.by_itself else "by hand",
-            f"{one.gpu_count}x {one.gpu}",
-            short_id(one.request_id or one.session_id) or "-",
-            " ".join(one.words),
-        )
-        for one in map(RunOut.model_validate, found)
+    cells: ListColumns[RunOut] = (
+        ("when", lambda one: time_cell(one.at)),
+        ("tokens/s", lambda one: say(float(one.measured_tokens_s))),
+        ("of predicted", lambda one: f"{one.measured_tokens_s / one.predicted_tokens_s:.0%}"),
+        ("in range", _is_in_range),
+        ("recorded", lambda one: "at its end" if one.by_itself else "by hand"),
+        ("GPU", lambda one: f"{one.gpu_count}x {one.gpu}"),
+        ("session", lambda one: short_id(one.request_id or one.session_id) or "-"),
+        ("run", lambda one: " ".join(one.words)),
     )
-    show(found if as_json else listing("No run is recorded yet.", head, rows), columns)
+    runs = map(RunOut.model_validate, found)
+    show(found if as_json else listing("No run is recorded yet.", cells, runs), columns)
+
+
+def _is_in_range(one: RunOut) -> str:
+    return "-" if one.stated is None else "yes" if one.stated.holds(one.measured_tokens_s) else "no"
 
 
 @app.command("export")

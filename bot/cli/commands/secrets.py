@@ -10,7 +10,7 @@ import typer
 
 from bot.api.schemas.secrets import SecretOut
 from bot.cli.access.api_client import spoken
-from bot.cli.terminal.listing import listing
+from bot.cli.terminal.listing import ListColumns, listing
 from bot.cli.terminal.options import Columns, Json
 from bot.cli.terminal.screen import fail, group, prompt
 from bot.cli.terminal.terminal_tables import show, show_result
@@ -50,11 +50,13 @@ def _value(name: str) -> str:
 def list_(columns: Columns = "", as_json: Json = False) -> None:
     """List the names of your secrets, without their values."""
     found = spoken(lambda api: api.get("/secrets"))
-    rows = (
-        (one.name, time_cell(one.created_at), time_cell(one.updated_at)) for one in map(SecretOut.model_validate, found)
+    cells: ListColumns[SecretOut] = (
+        ("name", lambda one: one.name),
+        ("stored", lambda one: time_cell(one.created_at)),
+        ("last changed", lambda one: time_cell(one.updated_at)),
     )
     empty = "You have no secrets here. Store one: gpu-shopper secret set HF_TOKEN"
-    show(found if as_json else listing(empty, ("name", "stored", "last changed"), rows), columns)
+    show(found if as_json else listing(empty, cells, map(SecretOut.model_validate, found)), columns)
 
 
 @app.command()

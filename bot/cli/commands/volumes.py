@@ -9,7 +9,7 @@ import typer
 from bot.api.schemas.sessions import SessionOut
 from bot.api.schemas.volumes import VolumeOut
 from bot.cli.access.api_client import ApiClient, spoken
-from bot.cli.terminal.listing import listing
+from bot.cli.terminal.listing import ListColumns, listing
 from bot.cli.terminal.options import Columns, IdempotencyKey, Json, Reason, Words, in_words
 from bot.cli.terminal.screen import agreed, at_terminal, fail, group
 from bot.cli.terminal.terminal_tables import show, show_result
@@ -44,39 +44,23 @@ def create(
 def list_(columns: Columns = "", as_json: Json = False) -> None:
     """List your volumes."""
     found = spoken(lambda api: api.get("/volumes"))
-    head = (
-        "volume",
-        "size",
-        "cloud",
-        "region",
-        "state",
-        "per hour",
-        "so far",
-        "deleted",
-        "owner",
-        "path",
-        "session",
-        "trouble",
+    cells: ListColumns[VolumeOut] = (
+        ("volume", lambda one: one.name),
+        ("size", lambda one: f"{one.size_gb:,} GB"),
+        ("cloud", lambda one: one.cloud),
+        ("region", lambda one: one.region),
+        ("state", lambda one: state_words(one.state)),
+        ("per hour", lambda one: rate(one.price_usd_h)),
+        ("so far", lambda one: usd(one.cost_usd)),
+        ("deleted", lambda one: time_cell(one.deadline)),
+        ("owner", lambda one: one.owner_name or name_of(one.owner)),
+        ("path", lambda one: one.path),
+        ("session", lambda one: short_id(one.request_id)),
+        ("trouble", lambda one: one.trouble),
     )
-    rows = (
-        (
-            one.name,
-            f"{one.size_gb:,} GB",
-            one.cloud,
-            one.region,
-            state_words(one.state),
-            rate(one.price_usd_h),
-            usd(one.cost_usd),
-            time_cell(one.deadline),
-            one.owner_name or name_of(one.owner),
-            one.path,
-            short_id(one.request_id),
-            one.trouble,
-        )
-        for one in map(VolumeOut.model_validate, found)
-    )
+    volumes = map(VolumeOut.model_validate, found)
     empty = "You have no volumes. Ask for one: gpu-shopper volume create data 200GB --for 14d"
-    show(found if as_json else listing(empty, head, rows, extra=("path", "session", "owner")), columns)
+    show(found if as_json else listing(empty, cells, volumes, extra=("path", "session", "owner")), columns)
 
 
 @app.command()

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime
+from operator import itemgetter
 from typing import Annotated, Any
 
 import typer
 
 from bot.cli.access.api_client import spoken
-from bot.cli.terminal.listing import listing
+from bot.cli.terminal.listing import ListColumns, listing
 from bot.cli.terminal.options import Columns, Json, plain_id
 from bot.cli.terminal.screen import group
 from bot.cli.terminal.terminal_tables import show, show_once, show_result
@@ -23,8 +24,21 @@ TOPICS = ", ".join(f"`{topic}`" for topic in Topic)
 app = group("Webhooks: create, list, test, rotate, log, replay, delete.")
 
 Hook = Annotated[str, typer.Argument(help="The id of a webhook, as the list shows it.")]
-HEAD = ("webhook", "of", "address", "topics", "state")
-LOG = ("delivery", "message", "state", "tries", "last outcome", "next")
+WEBHOOKS: ListColumns[Any] = (
+    ("webhook", itemgetter("id")),
+    ("of", lambda one: one["actor_name"] or name_of(one["actor"])),
+    ("address", itemgetter("url")),
+    ("topics", lambda one: " ".join(one["topics"])),
+    ("state", lambda one: f"off: {one['off_reason']}" if one["off_at"] else "on"),
+)
+LOG: ListColumns[Any] = (
+    ("delivery", itemgetter("id")),
+    ("message", itemgetter("kind")),
+    ("state", lambda one: words_of(NotificationState, one["state"])),
+    ("tries", lambda one: str(one["tries"])),
+    ("last outcome", lambda one: one["attempts"][-1]["outcome"] if one["attempts"] else "-"),
+    ("next", lambda one: time_cell(datetime.fromisoformat(one["due_at"])) if one["due_at"] else "-"),
+)
 
 
 @app.command()
@@ -43,7 +57,7 @@ def create(
 def list_(columns: Columns = "", as_json: Json = False) -> None:
     """List every webhook, without its secret."""
     found = spoken(lambda api: api.get("/webhooks"))
-    show(found if as_json else listing("There are no webhooks.", HEAD, map(_webhook, found)), columns)
+    show(found if as_json else listing("There are no webhooks.", WEBHOOKS, found), columns)
 
 
 @app.command()
@@ -74,7 +88,7 @@ def log(
 ) -> None:
     """Show what was sent, and the result of each message."""
     found = spoken(lambda api: api.get(f"{_path(webhook)}/deliveries", failed=failed, limit=most))
-    show(found if as_json else listing("Nothing was sent yet.", LOG, map(_delivery, found["items"])), columns)
+    show(found if as_json else listing("Nothing was sent yet.", LOG, found["items"]), columns)
 
 
 @app.command()
@@ -90,14 +104,3 @@ def replay(
 
 def _path(webhook: str) -> str:
     return f"/webhooks/{plain_id(webhook, 'webhooks')}"
-
-
-def _webhook(one: Any) -> tuple[str, ...]:
-    state = f"off: {one['off_reason']}" if one["off_at"] else "on"
-    return one["id"], one["actor_name"] or name_of(one["actor"]), one["url"], " ".join(one["topics"]), state
-
-
-def _delivery(one: Any) -> tuple[str, ...]:
-    outcome = one["attempts"][-1]["outcome"] if one["attempts"] else "-"
-    due = time_cell(datetime.fromisoformat(one["due_at"])) if one["due_at"] else "-"
-    return one["id"], one["kind"], words_of(NotificationState, one["state"]), str(one["tries"]), outcome, due

@@ -211,7 +211,7 @@ async def _bot(ctx: Context, slack: SlackSettings, workspace: Workspace) -> Asyn
         _travels(workspace, bot)
         try:
             await bot.start()
-            async with http(bot.asgi, listening):
+            async with http(bot.asgi, listening, callers=bot.callers):
                 yield bot
         finally:
             await bot.stop()

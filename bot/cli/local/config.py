@@ -11,6 +11,7 @@ import os
 import secrets
 import sys
 from collections.abc import Callable, Mapping
+from operator import itemgetter
 from pathlib import Path
 from typing import Annotated
 
@@ -20,7 +21,7 @@ from dotenv.parser import parse_stream
 
 from bot import vault
 from bot.cli.access.api_client import KEY, URL
-from bot.cli.terminal.listing import listing
+from bot.cli.terminal.listing import ListColumns, listing
 from bot.cli.terminal.options import Columns, Json
 from bot.cli.terminal.screen import BAD_SETTINGS, fail, group, prompt
 from bot.cli.terminal.terminal_tables import show
@@ -100,7 +101,12 @@ def list_(columns: Columns = "", as_json: Json = False) -> None:
     if as_json:
         show([{"name": short, "variable": one, "set": where} for short, one, where in found])
     else:
-        show(listing("There are no credentials.", ("name", "variable", "set"), found), columns)
+        cells: ListColumns[tuple[str, str, str]] = (
+            ("name", itemgetter(0)),
+            ("variable", itemgetter(1)),
+            ("set", itemgetter(2)),
+        )
+        show(listing("There are no credentials.", cells, found), columns)
 
 
 def _at_keyring(step: Callable[[], None]) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import typer
 
@@ -13,6 +14,9 @@ from bot.cli.terminal.screen import console, fail, for_people, say, visible
 GAPS = str.maketrans("\t\n", "  ")
 #: What a cell shows to people where there is no value; a program reads nothing there.
 NONE = "-"
+Item = TypeVar("Item")
+#: The columns of a list, in order: each is its heading and what makes its cell from an item.
+ListColumns = tuple[tuple[str, Callable[[Item], str]], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,14 +32,17 @@ class ListView:
 
 def listing(
     none: str,
-    head: Sequence[str],
-    rows: Iterable[Sequence[str]],
+    columns: ListColumns[Item],
+    items: Iterable[Item],
     sentences: Iterable[str] = (),
     extra: Iterable[str] = (),
 ) -> ListView:
-    """Build a list."""
-    cells = tuple(tuple(row) for row in rows)
-    return ListView(none, tuple(head), cells, tuple(sentences), frozenset(extra))
+    """Build a list with a row for each item. A heading and its cells are one pair, so they stand together."""
+    head, extra = tuple(heading for heading, _ in columns), frozenset(extra)
+    if unknown := extra.difference(head):
+        raise ValueError(f"no column has the heading {', '.join(sorted(unknown))}")
+    rows = tuple(tuple(cell(item) for _, cell in columns) for item in items)
+    return ListView(none, head, rows, tuple(sentences), extra)
 
 
 def chosen(one: ListView, columns: str) -> ListView:

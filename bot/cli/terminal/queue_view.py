@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 from bot.api.schemas.queue import QueueCommandOut, QueueResultsOut
-from bot.cli.terminal.listing import ListView, listing
+from bot.cli.terminal.listing import ListColumns, ListView, listing
 from bot.rules.values.phrases import seconds_in_words, usd
 
 
 def queue_list(found: QueueResultsOut) -> ListView:
     """List the commands of a queue, with their results and costs."""
-    head = ("number", "result", "GPU", "took", "cost", "command")
-    rows = (
-        (
-            str(one.number),
-            _result(one),
-            "-" if one.gpu is None else str(one.gpu),
-            _took(one),
-            "-" if one.cost_usd is None else usd(one.cost_usd),
-            one.command,
-        )
-        for one in found.items
+    columns: ListColumns[QueueCommandOut] = (
+        ("number", lambda one: str(one.number)),
+        ("result", _result),
+        ("GPU", lambda one: "-" if one.gpu is None else str(one.gpu)),
+        ("took", _took),
+        ("cost", lambda one: "-" if one.cost_usd is None else usd(one.cost_usd)),
+        ("command", lambda one: one.command),
     )
     said = f"The session has cost {usd(found.total_usd)}, of which no finished command used {usd(found.idle_usd)}."
-    return listing("This job has no queue.", head, rows, [said] if found.items else [])
+    return listing("This job has no queue.", columns, found.items, [said] if found.items else [])
 
 
 def _result(one: QueueCommandOut) -> str:

@@ -8,7 +8,7 @@ from decimal import Decimal
 
 from bot.api.schemas.requests import RequestOut, RequestSummary, WaitOut
 from bot.api.schemas.sessions import GpuCheckOut, NodeApiOut, SessionOut, Ssh
-from bot.cli.terminal.listing import ListView, listing
+from bot.cli.terminal.listing import ListColumns, ListView, listing
 from bot.cli.terminal.screen import for_people
 from bot.cli.terminal.wording import exact, when
 from bot.rules.instances.checked_gpus import CheckedGpus
@@ -39,20 +39,17 @@ def name_of(actor: str) -> str:
 
 def request_list(found: Sequence[RequestSummary], none: str = "There are no requests.") -> ListView:
     """List requests."""
-    head = ("request", "state", "asks for", "by", "expires", "made", "reason")
-    rows = (
-        (
-            short_id(one.id),
-            _state_now(one),
-            one.asked,
-            one.requester_name or name_of(one.requester),
-            time_cell(one.expires_at if one.state in (RequestState.PENDING, RequestState.WAITING) else None),
-            time_cell(one.created_at),
-            one.reason or "-",
-        )
-        for one in found
+    open_states = (RequestState.PENDING, RequestState.WAITING)
+    columns: ListColumns[RequestSummary] = (
+        ("request", lambda one: short_id(one.id)),
+        ("state", _state_now),
+        ("asks for", lambda one: one.asked),
+        ("by", lambda one: one.requester_name or name_of(one.requester)),
+        ("expires", lambda one: time_cell(one.expires_at if one.state in open_states else None)),
+        ("made", lambda one: time_cell(one.created_at)),
+        ("reason", lambda one: one.reason or "-"),
     )
-    return listing(none, head, rows, extra=("made",))
+    return listing(none, columns, found, extra=("made",))
 
 
 def _state_now(one: RequestSummary) -> str:
@@ -126,43 +123,43 @@ def _waits(wait: WaitOut) -> str:
 
 def session_list(found: Sequence[SessionOut]) -> ListView:
     """List sessions."""
-    head = ("session", "state", "GPU", "cloud", "per hour", "so far", "ends", "owner", "job")
-    rows = (
-        (
-            short_id(one.request_id),
-            "disk kept" if outlives(one) else state_of(one),
-            machine(one.nodes, one.gpu_count, one.gpu, "x"),
-            one.cloud or "-",
-            _rate(one.now_usd_h),
-            usd(one.cost_usd),
-            time_cell(one.disk.until if one.disk and outlives(one) else one.deadline),
-            one.owner_name or name_of(one.owner),
-            one.job.line if one.job else "-",
-        )
-        for one in found
+    columns: ListColumns[SessionOut] = (
+        ("session", lambda one: short_id(one.request_id)),
+        ("state", lambda one: "disk kept" if outlives(one) else state_of(one)),
+        ("GPU", _machine),
+        ("cloud", lambda one: one.cloud or "-"),
+        ("per hour", lambda one: _rate(one.now_usd_h)),
+        ("so far", lambda one: usd(one.cost_usd)),
+        ("ends", lambda one: time_cell(one.disk.until if one.disk and outlives(one) else one.deadline)),
+        ("owner", lambda one: one.owner_name or name_of(one.owner)),
+        ("job", _job),
     )
     waits = dict.fromkeys(one.held for one in found if one.held)
-    return listing("There are no sessions.", head, rows, waits, extra=("per hour", "job"))
+    return listing("There are no sessions.", columns, found, waits, extra=("per hour", "job"))
 
 
 def session_history(found: Sequence[SessionOut]) -> ListView:
     """List sessions that ended."""
-    head = ("session", "GPU", "ended", "total", "owner", "why", "ran", "cloud", "job")
-    rows = (
-        (
-            short_id(one.request_id),
-            machine(one.nodes, one.gpu_count, one.gpu, "x"),
-            time_cell(one.ended_at),
-            usd(one.cost_usd),
-            one.owner_name or name_of(one.owner),
-            END_LABELS.get(one.end_code) or one.end_code or "-",
-            _ran(one),
-            one.cloud or "-",
-            one.job.line if one.job else "-",
-        )
-        for one in found
+    columns: ListColumns[SessionOut] = (
+        ("session", lambda one: short_id(one.request_id)),
+        ("GPU", _machine),
+        ("ended", lambda one: time_cell(one.ended_at)),
+        ("total", lambda one: usd(one.cost_usd)),
+        ("owner", lambda one: one.owner_name or name_of(one.owner)),
+        ("why", lambda one: END_LABELS.get(one.end_code) or one.end_code or "-"),
+        ("ran", _ran),
+        ("cloud", lambda one: one.cloud or "-"),
+        ("job", _job),
     )
-    return listing("No session has ended yet.", head, rows, extra=("ran", "cloud", "job"))
+    return listing("No session has ended yet.", columns, found, extra=("ran", "cloud", "job"))
+
+
+def _machine(one: SessionOut) -> str:
+    return machine(one.nodes, one.gpu_count, one.gpu, "x")
+
+
+def _job(one: SessionOut) -> str:
+    return one.job.line if one.job else "-"
 
 
 def _ran(one: SessionOut) -> str:

@@ -41,9 +41,12 @@ def incident(cloud: str, code: str, machines: int, rate_usd_h: Decimal, until: d
     )
 
 
-def over(cloud: str) -> str:
-    """Write that the account can be used again."""
-    return f"The team's account at {cloud_title(cloud)} can be used again. Machines that stopped there start again."
+def over(cloud: str, refused: int = 0) -> str:
+    """Write that the account can be used again, and how many machines could not be started since."""
+    text = (
+        f"The team's account at {cloud_title(cloud)} can be used again. Machines that stopped there are started again."
+    )
+    return f"{text} {plural(refused, 'machine')} could not be started: the GPUs are taken." if refused else text
 
 
 def paused(cloud: str, code: str) -> str:

@@ -50,13 +50,24 @@ class Placement:
     sentence: str
 
 
-def sent_again_at(first_at: datetime, now: datetime, retry_after_s: float | None) -> datetime | None:
-    """Return when to repeat a create that met a rate limit; None where that is later than a launch waits.
+@dataclass(frozen=True, slots=True)
+class LimitWait:
+    """The wait of a launch for its cloud's rate limit: since when, and until when the newest refusal says to wait."""
 
-    `first_at` is when the first create of the same offer was refused.
+    since: datetime
+    until: datetime
+
+
+def wait_for_limit(
+    before: LimitWait | None, now: datetime, retry_after_s: float, approved_until: datetime
+) -> LimitWait | None:
+    """Return the wait that a refusal asks for; None where it is longer than a launch waits, or than its approval.
+
+    A refusal long after the one before begins a new wait, because something else delayed the launch meanwhile.
     """
-    again_at = now + timedelta(seconds=max(PAUSE_S if retry_after_s is None else retry_after_s, 1.0))
-    return again_at if again_at - first_at <= PATIENCE else None
+    since = before.since if before is not None and now - before.until <= PATIENCE else now
+    until = now + timedelta(seconds=max(retry_after_s, 1.0))
+    return LimitWait(since, until) if until - since <= PATIENCE and until < approved_until else None
 
 
 def next_option(

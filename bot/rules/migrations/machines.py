@@ -10,7 +10,7 @@ from typing import Final
 from bot.rules.migrations.asks import FAST_S
 from bot.rules.nodes.checkins import NodeStatus, Work
 from bot.rules.nodes.machine_report import StartupStep, StepOutcome
-from ledger.kernel.end_reason import WENT_WELL, WENT_WRONG, EndGroup, reasons
+from ledger.kernel.end_reason import WENT_WELL, WENT_WRONG, EndGroup, EndReason, reasons
 from ledger.kernel.states import ENDED_SESSION, SessionState
 from ledger.kernel.steps.migration_step import TARGET_MAY_RUN, MigrationStep
 
@@ -18,8 +18,9 @@ _S = SessionState
 
 #: After this time without a report an agent counts as unresponsive: during a move it reports every few seconds.
 SILENT: Final = timedelta(seconds=8 * FAST_S)
-#: Ends of the source after which nothing is left to move: somebody ended it, or its job ended.
-MEANT_ENDS: Final = reasons(EndGroup.ORDERED) | WENT_WELL | WENT_WRONG
+#: Ends of the source after which nothing is left to move: somebody ended it, or its job ended. A machine that is given
+#: up ends alone: its run continues on the target.
+MEANT_ENDS: Final = (reasons(EndGroup.ORDERED) - {EndReason.GIVEN_UP}) | WENT_WELL | WENT_WRONG
 #: A job that reports one of these writes checkpoints.
 TRAINS: Final = frozenset({Work.RUNNING, Work.SAVING})
 
@@ -28,7 +29,9 @@ TRAINS: Final = frozenset({Work.RUNNING, Work.SAVING})
 class Machine:
     """Describe one of the two sessions: its state, why it ends, whether a cloud has its machine, and its agent.
 
-    `is_silent`: its agent is unresponsive. `is_still`: its cloud lists it as stopped.
+    `is_silent`: its agent is unresponsive. `is_still`: its cloud lists it as stopped. `in_grace`: it stopped working
+    and is kept; `is_stuck`: for longer than a machine has to recover by itself. `is_back`: it has worked again for so
+    long that its job has read what it is asked.
     """
 
     state: SessionState
@@ -38,6 +41,9 @@ class Machine:
     agent: NodeStatus | None = None
     is_silent: bool = False
     is_still: bool = False
+    in_grace: bool = False
+    is_stuck: bool = False
+    is_back: bool = True
 
     @property
     def is_over(self) -> bool:
@@ -93,7 +99,8 @@ def source_is(step: MigrationStep, source: Machine) -> SourceIs:
     if source.is_ending:
         if not may_run and source.end_code in MEANT_ENDS:
             return SourceIs.OVER
-        return SourceIs.LOST if source.is_over or source.is_still else SourceIs.AWAY
+        is_lost = source.is_over or source.is_still or source.end_code == EndReason.GIVEN_UP
+        return SourceIs.LOST if is_lost else SourceIs.AWAY
     if source.state is _S.STOPPED or (source.work is not None and source.work.is_over):
         return SourceIs.LOST if may_run else SourceIs.OVER
     if source.state is not _S.RUNNING or source.is_silent:

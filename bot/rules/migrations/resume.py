@@ -45,6 +45,11 @@ def own_place(location: str | None, target: str) -> str | None:
     return address(where, f"{where.path}/{_FOLDER}{target}".lstrip("/"))
 
 
+def beside_name(request: str, n: int) -> str:
+    """Name the folder of a replacement that runs beside the machine before it; `request` is a short id."""
+    return f"{request}-{n}"
+
+
 @dataclass(frozen=True, slots=True)
 class TargetPlace:
     """Describe the place of a target: how far its move is, and from which steps its machines began.

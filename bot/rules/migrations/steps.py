@@ -50,6 +50,9 @@ _WAITS_SILENT: Final = "The old machine doesn't report, so the new one is kept."
 _WAITS_ENDING: Final = "The old machine is ending, so the new one is kept."
 _WAITS_ELSEWHERE: Final = "The old machine starts again elsewhere, so the new one is kept."
 _TAKES_OVER: Final = "The old machine is lost, so the run continues from its last verified save."
+_TAKES_OVER_STUCK: Final = (
+    "The old machine doesn't work and is kept in grace, so the run continues from its last verified save."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +73,8 @@ class Facts:
     remote: Newest | None = None
     remote_problem: str = ""
     clock_from: datetime | None = None
+    #: The target took the run over from a source that did not pause for it.
+    is_taken_over: bool = False
 
     @property
     def source_is(self) -> SourceIs:
@@ -81,18 +86,29 @@ class Facts:
         """Whether the target is there or comes, and nobody ordered its end."""
         return self.target is not None and not self.target.is_ending
 
+    @property
+    def waits_for_stuck_source(self) -> bool:
+        """Whether a ready target waits for a source that is kept in grace: it would be paid and nobody would train."""
+        target = self.target
+        if self.step not in (_M.READY, _M.ENDING) or target is None or not self.has_target:
+            return False
+        if target.in_grace or target.is_still or _boots(target):
+            return False
+        return self.source_is is SourceIs.AWAY and self.source.is_stuck and not self.source.is_ending
+
 
 @dataclass(frozen=True, slots=True)
 class NextStep:
     """Say what follows: another step, or without `to` what it waits for. `save` is newly verified.
 
-    With `stops_clock` the time until the next look counts for no step.
+    With `stops_clock` the time until the next look counts for no step. `takes_over`: the source did not pause for it.
     """
 
     to: MigrationStep | None
     why: str
     save: Newest | None = None
     stops_clock: bool = False
+    takes_over: bool = False
 
 
 def looks_at_store(facts: Facts) -> bool:
@@ -100,7 +116,12 @@ def looks_at_store(facts: Facts) -> bool:
     if facts.step is _M.READY and facts.source.work is Work.PAUSED:
         return True
     takes_over = facts.step in (_M.PROVISIONED, _M.READY, _M.ENDING) and facts.has_target
-    return takes_over and facts.source_is is SourceIs.LOST
+    return takes_over and (facts.source_is is SourceIs.LOST or facts.waits_for_stuck_source)
+
+
+def has_last_machine(facts: Facts) -> bool:
+    """Whether the target is the last machine of the run, so that no inferred step may pause it."""
+    return facts.step in TARGET_MAY_RUN and facts.source_is is SourceIs.LOST
 
 
 def ends_target(facts: Facts) -> bool:
@@ -112,9 +133,9 @@ def ends_target(facts: Facts) -> bool:
 
 
 def ends_source(facts: Facts) -> bool:
-    """Whether the source may be ended now: the run is past its save on a target that runs."""
+    """Whether the source may be ended now: the run is past its save on a target that runs, and nothing is lost."""
     is_open = facts.step is _M.ADVANCED and facts.source.state in ENDABLE_SESSION
-    return is_open and facts.target is not None and _goes_on_there(facts.target, facts)
+    return is_open and facts.target is not None and _goes_on_there(facts.target, facts) and not _holds_newer_work(facts)
 
 
 def next_step(facts: Facts, now: datetime) -> NextStep:
@@ -175,7 +196,7 @@ def _ending(facts: Facts) -> NextStep:
     """Wait for the end of the target, unless it became the last machine of the run before its end was ordered."""
     if facts.target is None or facts.target.is_over:
         return NextStep(_M.FAILED, "")  # Its note still says why it failed.
-    if facts.has_target and facts.source_is is SourceIs.LOST:
+    if facts.has_target and (facts.source_is is SourceIs.LOST or facts.waits_for_stuck_source):
         return _take_over(facts)
     return NextStep(None, "", stops_clock=facts.source_is is SourceIs.AWAY)
 
@@ -189,7 +210,17 @@ def _advanced(facts: Facts) -> NextStep:
         return NextStep(_M.ENDING, "The new machine ended.")
     if not _goes_on_there(facts.target, facts) and facts.source_is is SourceIs.HERE:
         return NextStep(_M.ENDING, "The run stopped on the new machine before the old one was ended.")
+    if _holds_newer_work(facts):
+        return NextStep(None, "The old machine's disk is kept in grace until the run is past the last step there.")
     return NextStep(None, "The old machine is ended next.")
+
+
+def _holds_newer_work(facts: Facts) -> bool:
+    """Whether the source is kept in grace, and its disk may hold later steps than the target has reached."""
+    source, target = facts.source.agent, facts.target.agent if facts.target is not None else None
+    if not facts.source.in_grace or source is None or source.step is None or target is None:
+        return False
+    return target.work is not Work.DONE and (target.step or 0) < source.step
 
 
 def _goes_on_there(target: Machine, facts: Facts) -> bool:
@@ -198,7 +229,8 @@ def _goes_on_there(target: Machine, facts: Facts) -> bool:
 
 def _take_over(facts: Facts) -> NextStep:
     save = facts.remote if not facts.remote_problem else None
-    return NextStep(_M.PRESENT, _TAKES_OVER, save)
+    why = _TAKES_OVER if facts.source_is is SourceIs.LOST else _TAKES_OVER_STUCK
+    return NextStep(_M.PRESENT, why, save, takes_over=True)
 
 
 def _problem(facts: Facts) -> NextStep | None:
@@ -210,6 +242,8 @@ def _problem(facts: Facts) -> NextStep | None:
         return _fail(facts, "The new machine ended.")
     if at is SourceIs.LOST and facts.step not in TARGET_MAY_RUN:
         return _take_over(facts)
+    if facts.waits_for_stuck_source:
+        return _take_over(facts)
     if began_below(target.agent, facts.saved_step):
         return _fail(facts, _began_below(facts))
     if at is not SourceIs.LOST:
@@ -218,7 +252,9 @@ def _problem(facts: Facts) -> NextStep | None:
         if (failed := target.failed_step) is not None:
             said = f"The start-up of the new machine failed at {failed.name}, exit code {failed.exit_code}."
             return _fail(facts, said)
-    if facts.step not in (_M.PROVISIONED, _M.READY) and source.trains:
+    # A source that comes back after a take-over trains until its job has read that it is to pause.
+    may_train = facts.step in (_M.PROVISIONED, _M.READY) or (facts.is_taken_over and not source.is_back)
+    if source.trains and not may_train:
         return _fail(facts, "The run continued by itself on the old machine.")
     return None
 

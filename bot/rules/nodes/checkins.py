@@ -33,6 +33,8 @@ from ledger.kernel.states import SessionState
 
 #: Seconds between two check-ins of a node.
 INTERVAL_S: Final = 60
+#: An agent whose last report is older says nothing about what its job does now.
+REPORTS_WITHIN: Final = timedelta(seconds=3 * INTERVAL_S)
 #: Within this time before its end, a node is instructed to save.
 SAVE_BEFORE: Final = timedelta(minutes=10)
 #: Of nodes that report, this many must be silent at once, and half of all, to count as our own failure.
@@ -204,6 +206,19 @@ def instruction(
     elif ends_at is not None and ends_at - now <= SAVE_BEFORE:
         found |= {NodeInstruction.SAVE, NodeInstruction.UPLOAD}
     return tuple(one for one in NodeInstruction if one in found)
+
+
+def paused(normal: Sequence[NodeInstruction]) -> tuple[NodeInstruction, ...]:
+    """List what a node is instructed to do whose run continues on another machine: it must not train, nor save."""
+    return (NodeInstruction.PAUSE, *(one for one in normal if one is NodeInstruction.STOP))
+
+
+def is_advancing(found: NodeStatus, since: datetime, now: datetime) -> bool:
+    """Whether a job still reports steps that rise, although its cloud has shown trouble since `since`."""
+    if found.at is None or found.at <= since or now - found.at > REPORTS_WITHIN:
+        return False
+    rises = found.step is not None and found.step_from is not None and found.step > found.step_from
+    return rises and found.work in (Work.RUNNING, Work.SAVING)
 
 
 class Progress(NamedTuple):

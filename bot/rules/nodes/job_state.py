@@ -114,7 +114,7 @@ def ended_job(end_code: str, session: SessionState, found: NodeStatus | None) ->
     last = job_status(session, found)
     if last.is_over:
         return last
-    if end_code == EndReason.MIGRATED:
+    if end_code in (EndReason.MIGRATED, EndReason.GIVEN_UP):
         return JobStatus(JobState.MOVED)
     if end_code in WENT_WELL:
         return JobStatus(JobState.SUCCEEDED)

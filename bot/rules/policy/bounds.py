@@ -57,6 +57,7 @@ RANGES: Final[Mapping[str, Range]] = MappingProxyType(
         "warn_before_end_s": Range(0, LONGEST_S, "[3600, 600]"),
         "volume_grace_days": Range(1, 90, "7"),
         "volume_growth": Range(1, 100, "2"),
+        "volume_excess_usd": Range(0, _DOLLARS, "50"),
         "overspend_answer_s": _SECONDS,
         "suggest_move_usd": Range(0, _DOLLARS, "5"),
         "suggest_move_percent": Range(0, 100, "10"),

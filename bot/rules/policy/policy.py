@@ -127,6 +127,11 @@ class Policy:
         "Some clouds set no limit to the size of a volume. There, an approval covers these days for this many times "
         "the approved size. When the volume grows beyond that, approvers are asked.",
     )
+    volume_excess_usd: Decimal = setting(
+        Decimal(50),
+        "The most that the days of notices of one volume may cost beyond its approvals. At a higher rate the days "
+        "become fewer, and never fewer than one.",
+    )
     fallback_contacts: tuple[str, ...] = setting(
         (),
         "Slack users (U…) or channels (C…) that are notified when the owner cannot be reached; they may act like the "

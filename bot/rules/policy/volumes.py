@@ -9,7 +9,7 @@ from typing import Final
 
 from bot.rules.policy.job_bounds import BoundsVerdict
 from bot.rules.policy.policy import Policy
-from bot.rules.values.phrases import plural
+from bot.rules.values.phrases import plural, usd
 from bot.rules.values.reply_code import ReplyCode
 from ledger.kernel import money
 from ledger.kernel.job import VOLUME, GpuConstraint, JobRequest
@@ -93,7 +93,8 @@ def notices_line(size_gb: int, usd_said: str, policy: Policy, *, grows: bool) ->
     if not grows:
         return f"the limit includes {usd_said} for {days} of notices before unpaid data are deleted"
     most = f"{int(size_gb * policy.volume_growth):,} GB"
-    return f"the limit includes {usd_said} for {days} of notices at up to {most}; more growth needs an approval"
+    more = f"more growth needs an approval, or costs at most {usd(policy.volume_excess_usd)} beyond the limit"
+    return f"the limit includes {usd_said} for {days} of notices at up to {most}; {more} and one day"
 
 
 def bad_time(hours: Decimal) -> BoundsVerdict | None:

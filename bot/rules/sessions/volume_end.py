@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from decimal import Decimal
 
 from bot.rules.sessions.expiration import warnings
 
 DAY = timedelta(days=1)
+#: Longer than any volume may stay.
+LONGEST = timedelta(days=3_660)
 #: The shortest time between the first notice of a deletion and the deletion.
 LEAST_NOTICE = timedelta(hours=1)
 
@@ -25,16 +28,26 @@ class VolumeEnd:
     grace_at: datetime | None = None
 
 
-def volume_end(written: datetime, paid: datetime, grace_at: datetime | None, days: int, now: datetime) -> VolumeEnd:
+def unpaid_time(excess_usd: Decimal, price_usd_h: Decimal) -> timedelta:
+    """Return for how long the days of notices may cost more than the amounts at this rate."""
+    if price_usd_h <= 0:
+        return LONGEST
+    return min(timedelta(seconds=int(excess_usd / price_usd_h * 3600)), LONGEST)
+
+
+def volume_end(
+    written: datetime, paid: datetime, grace_at: datetime | None, days: int, now: datetime, unpaid: timedelta = LONGEST
+) -> VolumeEnd:
     """Return the end of a volume whose amounts pay until `paid` (at most `written`) at its present rate.
 
-    Its days of notices begin early enough for the amount to pay them, or else now. Once begun, they continue.
+    Its days of notices begin early enough for the amount to pay them, or else now. Once begun, they continue. They cost
+    at most what `unpaid` hours more cost, so they become fewer at a higher rate, and never fewer than one day.
     """
     if paid >= written:
         return VolumeEnd(written)
     grace, latest = timedelta(days=days), max(now, paid - timedelta(days=days))
     begins = grace_at if grace_at is not None and grace_at <= now and latest <= now else latest
-    return VolumeEnd(min(written, begins + grace), begins)
+    return VolumeEnd(min(written, max(begins + DAY, min(begins + grace, paid + unpaid))), begins)
 
 
 def notices(

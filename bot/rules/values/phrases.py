@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from decimal import Decimal
 
 from bot.rules.values.reply_code import ReplyCode
@@ -51,6 +51,16 @@ def listed(names: Iterable[str], word: str = "and") -> str:
     """Join names as a sentence lists them: `RunPod, Vast and Lambda`."""
     every = list(names)
     return f" {word} ".join(filter(None, (", ".join(every[:-1]), *every[-1:])))
+
+
+def not_all_read(cloud: str, why: str = "") -> str:
+    """Say that nobody reads the rest of a cloud's offers any more: `Not all offers of Vast were read.`"""
+    return f"Not all offers of {cloud_title(cloud)} were read{f' ({why})' if why else ''}."
+
+
+def offers_from(cloud: str, at: datetime) -> str:
+    """Say how old offers are that may have changed: `Vast's offers are from 14:02 UTC.`"""
+    return f"{cloud_title(cloud)}'s offers are from {at.astimezone(UTC):%H:%M} UTC."
 
 
 def usd(amount_usd: Decimal) -> str:

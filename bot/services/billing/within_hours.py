@@ -17,6 +17,7 @@ from bot.services.billing.metering import (
     gpu_rate,
     rule_of,
 )
+from bot.services.runtime.clock_guard import require_trusted
 from bot.services.runtime.context import Context
 from ledger.core import Tx, amend, book, book_all, lock_family
 from ledger.kernel import money
@@ -76,7 +77,11 @@ async def accrue_stop(ctx: Context, tx: Tx, instance_id: str) -> None:
 
 
 async def accrue_owner_change(ctx: Context, tx: Tx, instance_id: str, now: datetime) -> None:
-    """Book what an instance has cost until now, when its session gets another owner: the rest of the hour is theirs."""
+    """Book what an instance has cost until now, when its session gets another owner: the rest of the hour is theirs.
+
+    What is booked for good can't be taken back, so a clock in doubt books nothing.
+    """
+    require_trusted(ctx.clock, "The change of owner")
     await lock_family(tx, Instance, instance_id)
     row = await tx.get_one(Instance, instance_id, populate_existing=True)
     until = billed_until(row, now)

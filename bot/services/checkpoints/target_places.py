@@ -5,9 +5,12 @@ from __future__ import annotations
 from bot.outbound.checkpoint_stores import StoredFile
 from bot.rules.checkpoints.resume import address
 from bot.rules.checkpoints.verification import StoreLocation
-from bot.rules.migrations.resume import TargetPlace
+from bot.rules.migrations.resume import TargetPlace, beside_name, own_place
 from bot.services.runtime.context import Context
 from bot.services.runtime.ports import CheckpointStores
+from ledger.kernel.ids import short_id
+from ledger.kernel.steps.migration_step import MigrationStep
+from ledger.queries.jobs.resume_points import PlaceBeside, places_beside
 from ledger.queries.runs.migrations import StoredTargetPlace, target_places
 
 
@@ -37,7 +40,18 @@ async def _hiding_places(ctx: Context, where: StoreLocation) -> list[TargetPlace
         return []
     async with ctx.db.read() as tx:
         rows = await target_places(tx, address(where, where.path))
-    return [place for place in map(_target_place, rows) if not place.counts]
+        beside = await places_beside(tx, address(where, where.path))
+    places = [*map(_target_place, rows), *(_place_beside(where, row) for row in beside)]
+    return [place for place in places if not place.counts]
+
+
+def _place_beside(where: StoreLocation, row: PlaceBeside) -> TargetPlace:
+    """Describe the place of a replacement beside: it counts unless its job reported that it began below its save."""
+    name = beside_name(short_id(row.request_id), row.n)
+    place = own_place(address(where, where.path), name) or ""
+    is_below = row.lowest_step is not None and row.lowest_step < (row.saved_step or 0)
+    step = MigrationStep.FAILED if is_below else MigrationStep.DONE
+    return TargetPlace(place, step, row.saved_step, [row.lowest_step] if row.lowest_step is not None else [])
 
 
 def _target_place(row: StoredTargetPlace) -> TargetPlace:

@@ -39,7 +39,7 @@ EARLIER = timedelta(minutes=1)
 #: An approved extension may retain a disk for longer than a hold without a reply does.
 YEAR = timedelta(days=365)
 #: Ends that people order at once. Only an owner who orders one knows whether the data on the disk may be deleted.
-ANSWERED = frozenset({EndReason.ASKED})
+ANSWERED = frozenset({EndReason.ASKED, EndReason.GIVEN_UP})
 
 #: Ends that belong to a migration, which has verified the run's last save itself.
 MOVED = reasons(EndGroup.MOVED)

@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 from bot.rules.checkpoints.verification import reserved_usd
+from bot.rules.instances.failover import LimitWait
 from bot.rules.market.node_sets import of_one
 from bot.rules.values.labels import human_part, instance_name
 from bot.services.grants import amendments, reservations
@@ -133,11 +134,12 @@ _REPEATED = (
 )  # fmt: skip
 
 
-async def intend_again(ctx: Context, tx: Tx, refused: Instance, due_at: datetime, now: datetime) -> Instance:
+async def intend_again(ctx: Context, tx: Tx, refused: Instance, wait: LimitWait, now: datetime) -> Instance:
     """Write the intent of a create that its cloud refused for now once more, under the same grant and a new label."""
     request = await tx.get_one(Request, refused.request_id)
     columns = {name: getattr(refused, name) for name in _REPEATED}
-    return await _intended(ctx, tx, request, offer_from_json(refused.offer), now, {**columns, "due_at": due_at})
+    columns |= {"due_at": wait.until, "limited_at": wait.since, "limited_until": wait.until}
+    return await _intended(ctx, tx, request, offer_from_json(refused.offer), now, columns)
 
 
 async def _intended(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from decimal import Decimal
 
-from bot.rules.instances.failover import Failure, next_option, sent_again_at
+from bot.rules.instances.failover import PAUSE_S, Failure, LimitWait, next_option, wait_for_limit
 from bot.rules.market.ranking import RankedOption
 from bot.services.checkpoints.hold import left_usd
 from bot.services.grants import hours_used, issue, reopen, reservations
@@ -18,8 +18,8 @@ from ledger.kernel.grant import GrantKind
 from ledger.kernel.states import InstanceState
 from ledger.models import Approval, GrantRow, Instance, Option, Request, Session
 from ledger.queries.lookups import instances_of_session, options_of, override_of
+from ledger.queries.runs.machines import machines_of_session
 from ledger.queries.session_costs import booked, extension_cap
-from providers.errors import RateLimited
 
 #: End codes after which no replacement is launched: the machine may be fine, but its price is not.
 NEVER_REPLACED = frozenset({EndReason.BILLED_ABOVE_CAP})
@@ -50,15 +50,17 @@ async def send_again(
 
     Its row is a new one, because each row is sent once.
     """
-    rows = await instances_of_session(tx, refused.session_id)
-    # The wait begins with the first refusal: the create may have been sent long after its approval.
-    first_at = min(row.ended_at or now for row in rows if _same_order(row, refused))
-    again_at = sent_again_at(first_at, now, retry_after_s)
-    return None if again_at is None else await issue.intend_again(ctx, tx, refused, again_at, now)
+    grant = await tx.get_one(GrantRow, refused.grant_id)
+    pause_s = PAUSE_S if retry_after_s is None else retry_after_s
+    wait = wait_for_limit(wait_of(refused), now, pause_s, grant.until)
+    return None if wait is None else await issue.intend_again(ctx, tx, refused, wait, now)
 
 
-def _same_order(row: Instance, other: Instance) -> bool:
-    return (row.grant_id, row.option_id, row.node_rank) == (other.grant_id, other.option_id, other.node_rank)
+def wait_of(row: Instance) -> LimitWait | None:
+    """Return how long an instance's launch has waited for a rate limit; None where it never did."""
+    if row.limited_at is None or row.limited_until is None:
+        return None
+    return LimitWait(row.limited_at, row.limited_until)
 
 
 async def replace(ctx: Context, tx: Tx, session_id: str, longer_usd: Decimal, now: datetime) -> bool:
@@ -132,12 +134,10 @@ async def _choose(ctx: Context, tx: Tx, grant: GrantRow, request: Request) -> tu
     rows = {option.id: option for option in await options_of(tx, approval.option_id)}
     hold_h = await _longest_hold(ctx, tx, grant.session_id, approval, rows[approval.option_id])
     shown = [_ranked(row) for row in rows.values() if row.cloud in ctx.providers and hold_hours(row) <= hold_h]
-    tried = [row for row in await instances_of_session(tx, grant.session_id) if row.option_id in rows]
+    # A rate limit that was waited out says nothing about the cloud's other offers.
+    tried = [row for row in await machines_of_session(tx, grant.session_id) if row.option_id in rows]
     failures = [
-        Failure(offer_from_json(row.offer), row.outcome_code, row.state is not InstanceState.TOMBSTONE)
-        for place, row in enumerate(tried)
-        # A rate limit that was waited out says nothing about the cloud's other offers.
-        if row.outcome_code != RateLimited.code or not any(_same_order(row, later) for later in tried[place + 1 :])
+        Failure(offer_from_json(row.offer), row.outcome_code, row.state is not InstanceState.TOMBSTONE) for row in tried
     ]
     chosen = rows[approval.option_id].offer_id
     clouds = request.job.candidates

@@ -14,13 +14,16 @@ from bot.rules.instances import unplanned_end as rules
 from bot.rules.instances.health import Trouble, ended_sentence, given_up_at, trouble
 from bot.rules.instances.power import PowerAction
 from bot.rules.instances.unplanned_end import Contents, Plight, UnplannedEnd
+from bot.rules.nodes.checkins import is_advancing
 from bot.rules.values.phrases import hours as say_hours
 from bot.rules.values.phrases import usd
 from bot.services.billing.metering import rule_of
 from bot.services.checkpoints import hold, verification
+from bot.services.grants.starts import start_again
 from bot.services.instances.failover import replace_beside
 from bot.services.instances.transitions import end_announced
 from bot.services.market.preflight import account_code
+from bot.services.nodes.checkins import node_status
 from bot.services.nodes.job_results import is_job_over
 from bot.services.notifications.interruption import notify_interruption
 from bot.services.notifications.paging import alone
@@ -33,7 +36,7 @@ from ledger.core import Tx, amend, lock_family, move, record
 from ledger.kernel.actor import SYSTEM
 from ledger.kernel.end_reason import EndReason
 from ledger.kernel.event_kind import EventKind
-from ledger.kernel.ids import new_id
+from ledger.kernel.ids import new_id, short_id
 from ledger.kernel.job import volume_of
 from ledger.kernel.states import GrantState, InstanceState, SessionState
 from ledger.kernel.steps.grace import AtRisk, Cause, GraceChoice, GraceOutcome
@@ -41,7 +44,7 @@ from ledger.models import GraceRow, GrantRow, Instance, Request, Session
 from ledger.queries.lookups import instances_of_session, open_starts
 from ledger.queries.nodes import node_of
 from ledger.queries.runs.graces import add_grace, change_grace, open_grace, open_graces
-from ledger.queries.runs.migrations import is_moving
+from ledger.queries.runs.migrations import is_moving, taken_over_by
 from ledger.queries.session_costs import extension_cap
 from providers.contract import InstanceStatus
 
@@ -209,6 +212,10 @@ async def _step(ctx: Context, before: GraceRow, seen: Instance) -> bool:
         if found is None:
             return await _recovered(ctx, tx, grace, row, session, now)
         fresh = await _rated(ctx, tx, grace, row, session, found, code, now)
+        if row.state is InstanceState.STOPPED and not fresh.replaced and session.state is SessionState.RUNNING:
+            why = "Its replacement has ended, so the machine that was stopped beside it starts again."
+            if await start_again(tx, fresh, row, session, why, now):
+                return True
         return await _carry_out(ctx, tx, fresh, row, session, found, now)
 
 
@@ -239,9 +246,11 @@ async def _rated(
         values |= {"usd_h": usd_h, "rated_at": now, "spent_usd": spent_usd}
     # An account that was paid is still the cause until its machines have started again.
     cause = Cause.ACCOUNT if grace.cause is Cause.ACCOUNT else rules.cause_of(found.code, code)
+    if grace.account_code and cause is not Cause.ACCOUNT:
+        cause = grace.cause  # The account can be used again, but its machine's GPU was taken.
     if cause is not grace.cause:
         values |= {"cause": cause, "account_code": code if cause is Cause.ACCOUNT else ""}
-    if found.code != grace.code:
+    if found.code != grace.code and row.state is InstanceState.LIVE:
         values |= {"code": str(found.code)}
     if not _disk_survives(ctx, row) and grace.at_risk is not AtRisk.NOTHING and not volume_of(session.gpu):
         values |= {"at_risk": AtRisk.NOTHING}
@@ -268,12 +277,19 @@ async def _carry_out(
             # `health` ends it like every machine in trouble, unless it works again by then.
             return await close(ctx, tx, grace, row, _outcome(plight), now)
         return await _end(ctx, tx, grace, row, plight, found, now)
-    replaces = ending is UnplannedEnd.REPLACE and (patience_over or grace.choice is GraceChoice.REPLACE)
+    replaces = ending is UnplannedEnd.REPLACE and patience_over and not await _still_trains(tx, grace, row, now)
+    replaces = replaces or (ending is UnplannedEnd.REPLACE and grace.choice is GraceChoice.REPLACE)
     if replaces and await replace(ctx, tx, grace, row, session, now):
         return True
     if grace.until != end:
         return await change_grace(tx, grace.id, until=end)
     return False
+
+
+async def _still_trains(tx: Tx, grace: GraceRow, row: Instance, now: datetime) -> bool:
+    """Whether its agent still reports steps that rise, so that a replacement would be a second trainer."""
+    node = await node_of(tx, row.id)
+    return node is not None and is_advancing(node_status(node), grace.since, now)
 
 
 async def _end(
@@ -331,9 +347,15 @@ async def _recovered(ctx: Context, tx: Tx, grace: GraceRow, row: Instance, sessi
         for grant in await open_starts(tx, session.id):
             await move(tx, GrantRow, grant.id, GrantState.USED, now, SYSTEM)
     await close(ctx, tx, grace, row, GraceOutcome.RECOVERED, now)
-    if now - grace.since >= NOTIFY_AFTER:
+    target = await taken_over_by(tx, session.id)
+    if now - grace.since >= NOTIFY_AFTER or target is not None:
         spent_usd = rules.cost_until(grace.spent_usd, grace.usd_h, grace.rated_at, now)
         text = f"Your session {session.short_id} at {row.cloud} works again. Waiting cost {usd(spent_usd)}."
+        if target is not None:
+            there = short_id(target)
+            text += (
+                f" Its run continues as {there}, so its job is paused. The session ends when {there} is past its save."
+            )
         await direct_messages.notify_owner(tx, ctx.policy, now, session, subject=f"{grace.id}/works-again", text=text)
     return True
 

@@ -11,7 +11,7 @@ import logging
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from bot.rules.instances.failover import CLOUD_WIDE, PATIENCE
+from bot.rules.instances.failover import CLOUD_WIDE, wait_for_limit
 from bot.rules.instances.recovery_mode import HOLD
 from bot.rules.market.affordability import cannot_pay
 from bot.rules.pricing.bids import inside
@@ -20,7 +20,7 @@ from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import key_holders, machine_keys
 from bot.services.grants import reopen, reservations
 from bot.services.instances.attached_volume import NotMounted, attached
-from bot.services.instances.failover import send_again, try_next
+from bot.services.instances.failover import send_again, try_next, wait_of
 from bot.services.instances.launch_spec import authority, order
 from bot.services.instances.transitions import adopt, approved_end, settle
 from bot.services.instances.unknown_outcome import UNCLEAR
@@ -171,16 +171,12 @@ async def _reprice(ctx: Context, offer: Offer, disk_gb: int) -> Offer | Provider
 
 
 async def _wait(ctx: Context, work: _Work, held: Claim, error: RateLimited) -> None:
-    now = ctx.clock.now()
-    # The wait begins with the first refusal here: the create may be due for long, because no process worked.
-    since_s = ctx.limited_since_s.setdefault(work.instance.id, ctx.clock.monotonic())
-    if ctx.clock.monotonic() - since_s > PATIENCE.total_seconds():
-        del ctx.limited_since_s[work.instance.id]
+    wait = wait_for_limit(wait_of(work.instance), ctx.clock.now(), error.retry_after_s or 1.0, work.grant.until)
+    if wait is None:
         await _refused(ctx, work, error.code, f"{error.message}.", held)
         return
-    pause = timedelta(seconds=min(max(error.retry_after_s or 1.0, 1.0), PATIENCE.total_seconds()))
     async with ctx.db.write() as tx:
-        await release(tx, Instance, held, due_at=now + pause)
+        await release(tx, Instance, held, due_at=wait.until, limited_at=wait.since, limited_until=wait.until)
 
 
 async def _commit_to_send(
@@ -282,7 +278,6 @@ async def _create(
     A process that stood still since the commit sends nothing: another one may have given the create up by now. Its row
     never becomes READY again, because nobody else can know that it was not sent.
     """
-    ctx.limited_since_s.pop(work.instance.id, None)
     if ctx.clock.monotonic() - committed_s >= SEND_WITHIN_S:
         await _unknown_outcome(ctx, work, PAUSED)
         return
@@ -292,11 +287,12 @@ async def _create(
         if error.definite_no and not isinstance(error, OutcomeUnknown):
             await _refused(ctx, work, error.code, f"{error.message}.", limit=error)
         else:
+            ctx.catalog.sold(spec.offer)  # It may have landed.
             await _unknown_outcome(ctx, work, UNCLEAR)
         return
     finally:
         ctx.hints.sweep.set()  # Whatever became of the row meanwhile, a listing shows what the call has made.
-        ctx.catalog.sold(spec.offer)
+    ctx.catalog.sold(spec.offer)
     async with ctx.db.write() as tx:
         await adopt(ctx, tx, work.instance.id, observed, ctx.clock.now())
 

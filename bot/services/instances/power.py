@@ -16,7 +16,7 @@ from bot.rules.values.phrases import rates
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import authorization
 from bot.services.checkpoints import hold
-from bot.services.grants import reservations
+from bot.services.grants import starts
 from bot.services.nodes import node_api
 from bot.services.nodes.host_keys import forgotten
 from bot.services.notifications import ready_message, request_message
@@ -30,14 +30,13 @@ from bot.services.runtime.idempotency import KEPT
 from ledger.core import Claim, StaleMove, Tx, amend, claim, lock_family, move, record, release
 from ledger.kernel.actor import SYSTEM, Actor, ActorKind
 from ledger.kernel.event_kind import EventKind
-from ledger.kernel.grant import GrantKind
 from ledger.kernel.states import OPEN_INSTANCE, GrantState, InstanceState, SessionState
 from ledger.models import GrantRow, Instance, Request, Session
 from ledger.queries.journal import done_before, latest_events
 from ledger.queries.lookups import instances_of_session, open_starts
 from ledger.queries.metering import Billable
 from ledger.queries.nodes import amend_node, open_exchange
-from ledger.queries.overspend import ApprovedRate, approved_rate, open_overspend_request
+from ledger.queries.overspend import approved_rate, open_overspend_request
 from ledger.queries.runs.graces import open_grace
 from ledger.queries.runs.migrations import is_moving
 from ledger.queries.views import session_to_change
@@ -121,6 +120,8 @@ async def give(
     facts = model.load(row.cloud)
     survival = facts.restarted if which is PowerAction.RESTART else facts.stopped
     able, stands, end = provider.capabilities, session.state, session.deadline
+    if stands is SessionState.RUNNING and row.state is InstanceState.STOPPED:
+        stands = SessionState.STOPPED  # GPU Shopper stopped it beside a replacement that has ended.
     disk_usd_h = hold.disk_rate(row)
     verdict = judge(which, row.cloud, able, stands, row.wanted, disk_usd_h, end, survival, outlives=keep)
     if not verdict.allowed:
@@ -135,7 +136,7 @@ async def give(
                 f"{row.cloud} now bills {billed}, above the approved {covered}. You can start it once that is approved."
             )
             return refuse(ReplyCode.OVERSPEND_UNCONFIRMED, sentence, data)
-        await authorize_start(tx, row, session, approved, now)
+        await starts.authorize_start(tx, row, session, approved, now)
     elif which is PowerAction.STOP and row.wanted == PowerAction.START:
         await _void_starts(tx, session.id, actor, "It was stopped before it had started.", now)
     await amend(tx, Instance, row.id, wanted=str(which), wanted_at=now, due_at=now)
@@ -157,23 +158,6 @@ def _event(which: PowerAction) -> EventKind:
             return EventKind.INSTANCE_RESTART
         case _:
             assert_never(which)
-
-
-async def authorize_start(tx: Tx, row: Instance, session: Session, approved: ApprovedRate, now: datetime) -> None:
-    """Create a grant for a start, because it spends again; it adds nothing to the amount approved for the session."""
-    used = await tx.get_one(GrantRow, row.grant_id)
-    await reservations.new_grant(
-        tx,
-        GrantKind.START,
-        request_id=approved.request_id,
-        approval_id=approved.approval_id,
-        session_id=session.id,
-        price_cap_usd_h=approved.usd_h,
-        total_cap_usd=used.total_cap_usd * 0,
-        hours=used.hours,
-        until=session.deadline or now,
-        now=now,
-    )
 
 
 async def switch_due(ctx: Context) -> int:
@@ -250,6 +234,8 @@ async def _refused(ctx: Context, held: Claim, row: Instance, why: str) -> None:
         if row.wanted == PowerAction.RESTART:
             await amend_node(tx, row.id, exchange_open_at=None)
         session = await tx.get_one(Session, row.session_id)
+        if row.wanted == PowerAction.START and await starts.start_had_no_effect(tx, ctx.policy, row, session, why, now):
+            return
         sentence = f"Session {session.short_id} could not {row.wanted}: {why}. Nothing else changed."
         record(tx, now, SYSTEM, row.id, EventKind.INSTANCE_NOT_SWITCHED, reason=sentence)
         subject = f"{row.id}/{row.wanted}/{int(now.timestamp())}"

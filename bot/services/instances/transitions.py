@@ -14,6 +14,7 @@ from bot.rules.sessions.host_price import HostPrice, PriceStep, next_step, set_a
 from bot.rules.sessions.running_time import seconds_run
 from bot.services.billing.metering import accrue_rest, before_now, billed_from, rule_of
 from bot.services.billing.within_hours import change_rate
+from bot.services.checkpoints.hold import disk_rate
 from bot.services.grants import reopen, reservations
 from bot.services.grants.set_aside import return_to_grace
 from bot.services.instances import volume_ends
@@ -33,7 +34,7 @@ from ledger.kernel.states import GrantState, InstanceState, RequestState, Sessio
 from ledger.models import GrantRow, Instance, Request, Session
 from ledger.queries.lookups import grants_of_session, instances_of_session, open_instances_of_session
 from ledger.queries.overspend import approved_rate
-from ledger.queries.runs.graces import replaced_of_session
+from ledger.queries.runs.graces import change_grace, graces_of_sessions, replaced_of_session
 from ledger.queries.runs.migrations import is_taken_over
 from ledger.queries.session_costs import accrued_of_session, booked, extension_cap
 from providers.contract import InstanceStatus, ObservedInstance
@@ -84,7 +85,7 @@ async def adopt(ctx: Context, tx: Tx, instance_id: str, seen: ObservedInstance, 
     else:
         end = await approved_end(ctx, tx, session, row, grant, sent_at, row.price_usd_h)
         if volume_of(session.gpu):
-            await volume_ends.set_end(ctx, tx, session, end, end, now)
+            await volume_ends.set_end(ctx, tx, session, row.price_usd_h, end, end, now)
         else:
             await ends_at(tx, session, end, now)
         await check_rate(ctx, tx, row, grant, seen, now)
@@ -133,7 +134,7 @@ async def volume_paid(ctx: Context, tx: Tx, session: Session, row: Instance, gra
     row = await tx.get_one(Instance, row.id, populate_existing=True)
     if (written := volume_ends.written_end(session)) is not None:
         paid = await paid_until(ctx, tx, row, grant, row.price_usd_h, written)
-        await volume_ends.set_end(ctx, tx, session, written, paid, now)
+        await volume_ends.set_end(ctx, tx, session, row.price_usd_h, written, paid, now)
 
 
 async def _take_rate(ctx: Context, tx: Tx, row: Instance, seen: ObservedInstance, now: datetime) -> Decimal | None:
@@ -180,8 +181,23 @@ async def paid_until(
 async def ends_at(tx: Tx, session: Session, end: datetime, now: datetime) -> None:
     """Set the session's end. A new end is announced, even when another one was announced before."""
     if end != session.deadline:
+        if session.deadline is not None and end > session.deadline:
+            await _lengthen_grace(tx, session, Decimal(int((end - session.deadline).total_seconds())) / 3600)
         await end_of_session.refresh(tx, session, now)
         await amend(tx, Session, session.id, deadline=end, due_at=now, warned_at=None)
+
+
+async def _lengthen_grace(tx: Tx, session: Session, hours: Decimal) -> None:
+    """Raise the limit of a grace by what waiting costs in the hours that an approval adds: it pays for them, too.
+
+    Otherwise an extension that is to keep a disk would end it, because more hours cost more than the limit.
+    """
+    grace = (await graces_of_sessions(tx, [session.id])).get(session.id)
+    if grace is None:
+        return
+    row = await tx.get_one(Instance, grace.instance_id)
+    more_usd = money.worst(hours * max(grace.usd_h, disk_rate(row)))
+    await change_grace(tx, grace.id, limit_usd=grace.limit_usd + more_usd)
 
 
 async def end_instance(tx: Tx, row: Instance, code: str, sentence: str, now: datetime, actor: Actor) -> None:

@@ -7,7 +7,9 @@ mounts it.
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from datetime import datetime
+from typing import Final
 
 from bot.services.instances.blind_time import since_absence
 from bot.services.instances.transitions import gone
@@ -19,6 +21,9 @@ from ledger.kernel.states import InstanceState
 from ledger.models import Instance
 from providers.contract import InstanceStatus, Listing, NotSeen, Provider
 from providers.errors import ProviderError
+
+#: So many times longer do reads have to miss a volume of a cloud that only lists its volumes.
+LISTS_ONLY: Final = 6
 
 log = logging.getLogger(__name__)
 
@@ -56,8 +61,14 @@ async def look(ctx: Context, provider: Provider, row: Instance, listing: Listing
 
 
 def rule_of(ctx: Context, row: Instance) -> AbsenceRule:
-    """Return how long reads must miss a volume: a short time only after its cloud accepted the delete call."""
+    """Return how long reads must miss a volume: a short time only after its cloud accepted the delete call.
+
+    Where a read is the same list once more, one fault of that list misleads them all, so they take longer.
+    """
     is_deleted = row.state is InstanceState.TERMINATING and row.terminate_acked_at is not None
+    if not is_deleted and not ctx.providers[row.cloud].capabilities.volume_reads:
+        rule = ctx.timing.volume_absence_rule
+        return replace(rule, over=rule.over * LISTS_ONLY)
     return ctx.timing.absence_rule if is_deleted else ctx.timing.volume_absence_rule
 
 

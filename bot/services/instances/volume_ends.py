@@ -6,8 +6,10 @@ A volume that something mounts is not deleted at its end; people are notified of
 from __future__ import annotations
 
 from datetime import datetime
+from decimal import Decimal
+from typing import Any
 
-from bot.rules.sessions.volume_end import volume_end
+from bot.rules.sessions.volume_end import unpaid_time, volume_end
 from bot.services.notifications import end_of_session
 from bot.services.notifications.paging import page, page_with_owner
 from bot.services.runtime.context import Context
@@ -23,12 +25,20 @@ def written_end(session: Session) -> datetime | None:
     return session.volume_ends_at or session.deadline
 
 
-async def set_end(ctx: Context, tx: Tx, session: Session, written: datetime, paid: datetime, now: datetime) -> None:
+async def set_end(
+    ctx: Context, tx: Tx, session: Session, price_usd_h: Decimal, written: datetime, paid: datetime, now: datetime
+) -> None:
     """Store the end of a volume whose amounts pay until `paid`, and announce the end if it moved."""
-    end = volume_end(written, paid, session.volume_grace_at, ctx.policy.volume_grace_days, now)
+    excess_usd = session.volume_excess_usd if session.volume_excess_usd is not None else ctx.policy.volume_excess_usd
+    unpaid = unpaid_time(excess_usd, price_usd_h)
+    end = volume_end(written, paid, session.volume_grace_at, ctx.policy.volume_grace_days, now, unpaid)
     begins_anew = end.grace_at is None or session.volume_grace_at is None or end.grace_at > now
     given = 0 if begins_anew else session.volume_notices
-    await amend(tx, Session, session.id, volume_ends_at=written, volume_grace_at=end.grace_at, volume_notices=given)
+    limit_usd = excess_usd if end.grace_at is not None else None
+    limit: dict[str, Any] = {"volume_excess_usd": limit_usd}
+    await amend(
+        tx, Session, session.id, volume_ends_at=written, volume_grace_at=end.grace_at, volume_notices=given, **limit
+    )
     if end.deadline != session.deadline:
         await end_of_session.refresh(tx, session, now)
         await amend(tx, Session, session.id, deadline=end.deadline, due_at=now, warned_at=None)

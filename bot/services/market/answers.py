@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 from typing import Protocol
 
-from bot.rules.values.phrases import cloud_title, plural
+from bot.rules.values.phrases import cloud_title, not_all_read, plural
 from bot.rules.values.price_age import FRESH
+from bot.services.market.preflight import gave_no_answer, refusal
 from providers.capabilities import PriceSource
 from providers.completeness import COMPLETE, UNKNOWN, Completeness, of_all
+from providers.contract import Preflight
 
 
 class Answered(Protocol):
@@ -44,7 +46,8 @@ class CloudAnswer:
 
     A `silent` cloud gave no answer in time, so its offers are unknown; one that is not `set_up` was not asked. `source`
     is what it was read from, and `listed_on` is the day of its list prices. The rest of a cloud that is `reading` comes
-    soon; `copied_at` is when the rest was read, where it comes from the copy of the market.
+    soon; `copied_at` is when the rest was read, where it comes from the copy of the market. One that is `refused` has
+    offers that its account can't buy.
     """
 
     cloud: str
@@ -59,6 +62,7 @@ class CloudAnswer:
     completeness: Completeness = UNKNOWN
     reading: bool = False
     copied_at: datetime | None = None
+    refused: bool = False
 
     @property
     def read_at(self) -> datetime:
@@ -70,6 +74,26 @@ class CloudAnswer:
         seconds = max(int((now - self.at).total_seconds()), 0)
         old = f"{seconds} s old" if seconds < 120 else f"{seconds // 60} min old"
         return f"{self.cloud}: {plural(self.count, 'offer')}, {old}" if self.ok else self.sentence
+
+
+def not_bought_from(answer: CloudAnswer, checked: Preflight) -> CloudAnswer:
+    """Return a cloud's answer without offers, because the check of its account failed.
+
+    A refused account has no offers to buy, so nothing is missing. Where the check gave no answer, they are unknown.
+    """
+    sentence = refusal(checked)
+    completeness = Completeness.unknown(sentence) if gave_no_answer(checked) else COMPLETE
+    return replace(
+        answer, ok=False, count=0, sentence=sentence, completeness=completeness, reading=False,
+        refused=not gave_no_answer(checked),
+    )  # fmt: skip
+
+
+def ended_early(answer: CloudAnswer) -> CloudAnswer:
+    """Return an answer whose rest nobody waits for any more; one that is not being read stays as it is."""
+    if not answer.reading:
+        return answer
+    return replace(answer, reading=False, completeness=Completeness.partial(not_all_read(answer.cloud)))
 
 
 def silence(answers: Sequence[Answered]) -> str:

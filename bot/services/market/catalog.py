@@ -19,10 +19,17 @@ from bot.rules.market.own_history import NO_HISTORY, OwnHistory
 from bot.rules.market.ranking import OrderedMarket
 from bot.rules.market.relaxation import ADVISED, Relaxation, relax, widest
 from bot.rules.policy.policy import Policy
-from bot.services.market.answers import CloudAnswer, completeness_of, most_answered, still_reading
+from bot.services.market.answers import (
+    CloudAnswer,
+    completeness_of,
+    ended_early,
+    most_answered,
+    not_bought_from,
+    still_reading,
+)
 from bot.services.market.copies import CopyTerms
 from bot.services.market.one_read import OneRead
-from bot.services.market.preflight import Checks, refusal
+from bot.services.market.preflight import Checks
 from bot.services.market.reads import CloudOffers, CloudReads, Question, in_micros
 from bot.services.market.snapshots import Snapshots
 from ledger.kernel.clock import Clock
@@ -30,7 +37,7 @@ from ledger.kernel.ids import hex_token
 from ledger.kernel.job import GpuConstraint, JobRequest, SpotPolicy
 from providers.capabilities import Capabilities
 from providers.completeness import COMPLETE, Completeness
-from providers.contract import Balance, HostRecord, Offer, Provider
+from providers.contract import Balance, HostRecord, Offer, Preflight, Provider
 
 #: How long a question waits for the rest of a cloud, beyond the first cloud's answer.
 PATIENCE_S = 3.0
@@ -55,6 +62,10 @@ class MarketAnswer:
     def reading(self) -> tuple[str, ...]:
         """Name the clouds whose rest is being read."""
         return still_reading(self.answers)
+
+    def without_the_rest(self) -> MarketAnswer:
+        """Return the same offers as an answer that nobody waits for any more."""
+        return replace(self, answers=tuple(map(ended_early, self.answers)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,13 +209,13 @@ class Catalog:
         checked = asyncio.gather(*(self.checks.check(name) for name in wanted if to_buy))
         results = [self._linked(*self._without_spot(answer, offers, job), job) for answer, offers in await asked]
         balances: dict[str, Balance | None] = {}
-        bad: dict[str, str] = {}
+        bad: dict[str, Preflight] = {}
         for one in await checked:
             balances[one.cloud] = one.balance
             if not one.ok:
-                bad[one.cloud] = refusal(one)
+                bad[one.cloud] = one
         results = [
-            CloudOffers(replace(answer, ok=False, count=0, sentence=bad[answer.cloud]), ())
+            CloudOffers(not_bought_from(answer, bad[answer.cloud]), ())
             if answer.ok and answer.cloud in bad
             else CloudOffers(answer, offers)
             for answer, offers in results

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
-from typing import Final
+from typing import Final, NamedTuple
 
 from ledger.kernel.clock import Clock
 from ledger.kernel.job import GpuConstraint
@@ -19,7 +19,9 @@ from providers.completeness import AnswerPart
 from providers.contract import Copy, Offer, Provider
 from providers.errors import ProviderError, RateLimited
 
-#: How long a copy is used. An older copy says too little about what is for sale now.
+#: Each copy is replaced within one and a half of its cloud's rounds. After so many rounds it is stale.
+FRESH_ROUNDS: Final = 2.0
+#: How long a copy is used at all. An older copy says too little about what is for sale now.
 USED_FOR_S: Final = 1_800.0
 #: A market is copied no more often than this, and never in more than this share of a cloud's sustained pace.
 EVERY_S: Final = 240.0
@@ -51,6 +53,14 @@ class MarketCopy:
     at_s: float
 
 
+class CopiedRest(NamedTuple):
+    """The copied offers behind a first answer, when they were read, and whether that is longer ago than usual."""
+
+    offers: tuple[Offer, ...]
+    at: datetime
+    is_stale: bool
+
+
 @dataclass(slots=True)
 class _Reading:
     """A copy that is being read, one call at a time."""
@@ -78,6 +88,8 @@ class MarketCopies:
         self._round: dict[str, list[bool]] = {}
         self._began_s: dict[str, float] = {}
         self._calls: dict[str, int] = {}
+        #: Cloud → how long its last round took with the pause after it, in seconds.
+        self._round_s: dict[str, float] = {}
         #: Cloud → the monotonic second before which nothing is read.
         self._next_s: dict[str, float] = {}
 
@@ -93,8 +105,8 @@ class MarketCopies:
 
     def rest(
         self, cloud: str, constraint: GpuConstraint, disk_gb: int, spot: bool | None, first: AnswerPart[Offer]
-    ) -> tuple[tuple[Offer, ...], datetime] | None:
-        """Return the copied offers behind a first answer, and when they were read; None where no copy fits."""
+    ) -> CopiedRest | None:
+        """Return the copied offers behind a first answer; None where no copy fits."""
         provider = self._providers[cloud]
         kinds = _kinds(provider) if spot is None else (spot,)
         copies = [self.of(cloud, spot=kind) for kind in kinds]
@@ -106,13 +118,21 @@ class MarketCopies:
             if not (provider.capabilities.cuda_in_offers or copy.constraint.cuda_min == constraint.cuda_min):
                 return None
             found += provider.copied_rest(copy.copy, first, constraint, disk_gb)
-        return tuple(map(self._price, found)), min(copy.at for copy in copies if copy is not None)
+        oldest = min((copy for copy in copies if copy is not None), key=lambda copy: copy.at_s)
+        fresh_s = FRESH_ROUNDS * self._round_s.get(cloud, EVERY_S)
+        is_stale = self._clock.monotonic() - oldest.at_s >= fresh_s
+        return CopiedRest(tuple(map(self._price, found)), oldest.at, is_stale)
 
     def sold(self, offer: Offer) -> None:
-        """Drop the copied offers on the host of an offer that was just bought."""
+        """Drop the copied offers of a machine that was just bought; without what we bought, the copy is still whole.
+
+        An offer without a machine is a kind of GPU, and one machine less says nothing about the others.
+        """
+        if offer.machine_id is None:
+            return
         for name, copy in self._copies.items():
             if name[0] == offer.cloud:
-                left = tuple(one for one in copy.copy.offers if not _shares(one, offer))
+                left = tuple(one for one in copy.copy.offers if one.machine_id != offer.machine_id)
                 self._copies[name] = MarketCopy(Copy(left, copy.copy.disk_gb), copy.constraint, copy.at, copy.at_s)
 
     async def read_next(self, cloud: str, terms: CopyTerms) -> int:
@@ -154,6 +174,7 @@ class MarketCopies:
         if not self._round[cloud]:
             pace = self._providers[cloud].capabilities.rate_limits[SPARE]
             least_s = max(EVERY_S, self._calls[cloud] * pace.every_s / SHARE)
+            self._round_s[cloud] = least_s
             self._next_s[cloud] = self._began_s[cloud] + least_s
 
     def _put_off(self, cloud: str, error: ProviderError) -> None:
@@ -172,7 +193,3 @@ class MarketCopies:
 def _kinds(provider: Provider) -> Collection[bool]:
     """Return what is copied of a cloud, first on-demand offers, which most requests are for."""
     return (False, True) if provider.capabilities.spot else (False,)
-
-
-def _shares(offer: Offer, bought: Offer) -> bool:
-    return offer.key == bought.key or (offer.machine_id is not None and offer.machine_id == bought.machine_id)

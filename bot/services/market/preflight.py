@@ -9,11 +9,21 @@ from collections.abc import Collection, Mapping
 from bot.rules.checkpoints.stores import missing_variables, not_listed
 from ledger.kernel.clock import Clock
 from providers.contract import Preflight, Provider
-from providers.errors import InsufficientFunds, RateLimited
+from providers.errors import (
+    InsufficientFunds,
+    NotSent,
+    OutcomeUnknown,
+    RateLimited,
+    Unavailable,
+    UnexpectedResponse,
+)
 
 #: For this long a good result is used; a bad one is checked again sooner, because somebody may be fixing the account.
 GOOD_S = 60.0
 BAD_S = 10.0
+
+#: Codes of checks that ended without an answer about the account.
+UNCLEAR = frozenset(kind.code for kind in (Unavailable, UnexpectedResponse, NotSent, OutcomeUnknown))
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +81,7 @@ class Checks:
                 found = await self._providers[cloud].preflight()
         except TimeoutError:
             problem = f"it did not answer within {self._deadline_s:g} s whether the account can be used"
-            found = Preflight(cloud, ok=False, problem=problem, code="unavailable")
+            found = Preflight(cloud, ok=False, problem=problem, code=Unavailable.code)
         if not found.ok and found.code == RateLimited.code:
             # A rate limit says nothing against the account, and does not make the last good result worse.
             return Preflight(cloud, ok=True, account=found.account)
@@ -79,6 +89,11 @@ class Checks:
             log.warning("%s failed its check: %s", cloud, found.code or "not usable")
         self._known[cloud] = (at_s, found)
         return found
+
+
+def gave_no_answer(checked: Preflight) -> bool:
+    """Whether a failed check says nothing about the account, because its cloud gave no usable answer."""
+    return not checked.ok and checked.code in UNCLEAR
 
 
 def refusal(checked: Preflight) -> str:

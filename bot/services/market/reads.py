@@ -10,13 +10,13 @@ from datetime import datetime
 from typing import Final, NamedTuple
 
 from bot.rules.pricing.bids import with_margin
-from bot.rules.values.phrases import cloud_title, looking_at_rest
+from bot.rules.values.phrases import cloud_title, looking_at_rest, not_all_read, offers_from
 from bot.services.market.answers import CloudAnswer
-from bot.services.market.copies import MarketCopies
+from bot.services.market.copies import CopiedRest, MarketCopies
 from ledger.kernel import money
 from ledger.kernel.clock import Clock
 from ledger.kernel.job import GpuConstraint
-from providers.completeness import COMPLETE, AnswerPart, Completeness
+from providers.completeness import COMPLETE, AnswerPart, Completeness, Extent
 from providers.contract import Offer, Provider
 from providers.errors import ProviderError, QuotaExceeded, RateLimited, Unavailable
 
@@ -105,14 +105,14 @@ class CloudReads:
         known = self._known.get(asked)
         known = None if known and known.has_rest and whole else known
         if known and now_s - known.ended_s < self._keep_s(cloud) and (since_s is None or known.at_s >= since_s):
-            return known.answered
+            return self._as_it_is_now(known)
         if since_s is None and now_s < self._slow.get(cloud, now_s):
             sentence = f"{cloud} accepts no more calls for now."
             return CloudOffers(_failed(cloud, self._clock.now(), sentence), ())
         result = await asyncio.shield(self._started(asked, since_s, whole=whole).first)
         # The cloud may have reported a rate limit just now: its last answer is better than none.
         if since_s is None and not result.answer.ok and known and now_s - known.ended_s < self._keep_s(cloud):
-            return known.answered
+            return self._as_it_is_now(known)
         return result
 
     async def rest(self, questions: Iterable[Question], patience_s: float | None) -> None:
@@ -122,10 +122,23 @@ class CloudReads:
             await asyncio.wait(tasks, timeout=patience_s)
 
     def now(self, asked: Question, first: CloudOffers) -> CloudOffers:
-        """Return the best answer so far to a question whose first answer this was."""
+        """Return the best answer so far to a question whose first answer this was.
+
+        What was read for this question counts as current, however long the other clouds take.
+        """
         known = self._known.get(asked)
-        better = first.answer.ok and known is not None and known.answered.answer.at >= first.answer.at
-        return known.answered if better and known is not None else first
+        if known is None or not first.answer.ok:
+            return first
+        later = known.answered.answer.at > first.answer.at
+        goes_on = known.answered.answer.at == first.answer.at and first.answer.completeness.extent is not Extent.STALE
+        return known.answered if later or goes_on else first
+
+    def _as_it_is_now(self, known: _Known) -> CloudOffers:
+        """Return an answer that is used again. After a minute it says since when it may be wrong."""
+        answer, offers = known.answered
+        if self._clock.monotonic() - known.ended_s < FRESH_S or not answer.completeness.is_complete:
+            return known.answered
+        return CloudOffers(replace(answer, completeness=_stale(answer.cloud, answer.copied_at or answer.at)), offers)
 
     async def close(self) -> None:
         """Cancel the reads that nobody waits for."""
@@ -186,21 +199,29 @@ class CloudReads:
         copy = (
             self.copies.rest(cloud, constraint, disk_gb, spot, answer) if copied and answer.rest is not None else None
         )
-        if copy is not None:
-            found += copy[0]
-            first.set_result(self._keep(asked, found, COMPLETE, at, at_s, copied_at=copy[1]))
+        if copy is not None and not (copy.is_stale and read.whole):
+            first.set_result(self._keep_copied(asked, found, copy, at, at_s))
             return
         has_rest, reading = answer.rest is not None, answer.rest is not None and read.whole
         first.set_result(
             self._keep(asked, found, answer.completeness, at, at_s, reading=reading, has_rest=has_rest and not reading)
         )
         if reading:
-            await self._read_rest(asked, answer, found, at, at_s)
+            await self._read_rest(asked, answer, found, at, at_s, copy)
 
     async def _read_rest(
-        self, asked: Question, answer: AnswerPart[Offer], found: tuple[Offer, ...], at: datetime, at_s: float
+        self,
+        asked: Question,
+        answer: AnswerPart[Offer],
+        found: tuple[Offer, ...],
+        at: datetime,
+        at_s: float,
+        copy: CopiedRest | None,
     ) -> None:
-        """Read the rest within the cloud's rate limit. When the cloud asks to wait, wait and try again."""
+        """Read the rest within the cloud's rate limit. When the cloud asks to wait, wait and try again.
+
+        Where it can't be read, an old copy is used, and the answer says how old that is.
+        """
         cloud, constraint, disk_gb, spot = asked
         offers = {(one.key, one.spot): one for one in found}
         while answer.rest is not None:
@@ -213,12 +234,27 @@ class CloudReads:
                     continue
                 self._slow_down(cloud, error)
                 log.info("the rest of %s was not read: %s", cloud, error.code)
-                lacks = Completeness.partial(f"{cloud_title(cloud)}: not all offers were read ({error.message}).")
+                if copy is not None:
+                    self._keep_copied(asked, tuple(offers.values()), copy, at, at_s)
+                    return
+                lacks = Completeness.partial(not_all_read(cloud, error.message))
                 self._keep(asked, tuple(offers.values()), lacks, at, at_s, ended_s=self._clock.monotonic())
                 return
             offers |= {(one.key, one.spot): one for one in map(in_micros, answer) if (one.key, one.spot) not in offers}
             going_on, now_s = answer.rest is not None, self._clock.monotonic()
             self._keep(asked, tuple(offers.values()), answer.completeness, at, at_s, reading=going_on, ended_s=now_s)
+
+    def _keep_copied(
+        self, asked: Question, found: tuple[Offer, ...], copy: CopiedRest, at: datetime, at_s: float
+    ) -> CloudOffers:
+        """Keep what was read now, and behind it the copied offers. A stale copy is read again when somebody waits."""
+        read = {(one.key, one.spot) for one in found}
+        offers = (*found, *(one for one in copy.offers if (one.key, one.spot) not in read))
+        completeness = _stale(asked.cloud, copy.at) if copy.is_stale else COMPLETE
+        ended_s = self._clock.monotonic()
+        return self._keep(
+            asked, offers, completeness, at, at_s, copied_at=copy.at, ended_s=ended_s, has_rest=copy.is_stale
+        )
 
     def _keep(
         self,
@@ -261,6 +297,10 @@ class CloudReads:
         old = [asked for asked, known in self._known.items() if now_s - known.ended_s >= STRETCHED_S]
         for asked in old:
             del self._known[asked]
+
+
+def _stale(cloud: str, since: datetime) -> Completeness:
+    return Completeness.stale(since, offers_from(cloud, since))
 
 
 def _failed(cloud: str, at: datetime, sentence: str, *, silent: bool = False) -> CloudAnswer:

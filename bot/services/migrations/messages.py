@@ -66,7 +66,11 @@ async def _text(
     if moved.step is _M.ADVANCED:
         return f"The run of session {here} moved to {there}. {why}"
     if moved.step is _M.PRESENT and before is not _M.VERIFIED:
-        return f"Session {here} lost its machine while it moved. Its run continues as {there}, from its last save."
+        if source.state is SessionState.RUNNING:
+            why = f"The machine of session {here} doesn't work. It is kept, and its job stays paused if it comes back."
+        else:
+            why = f"Session {here} lost its machine while it moved."
+        return f"{why} Its run continues as {there}, from its last save."
     if moved.step is _M.ENDING:
         return await _failed(tx, moved, source, target, why)
     if moved.step is not _M.FAILED:

@@ -13,7 +13,9 @@ from typing import Any
 
 from bot.rules.checkpoints import verification as checkpoint_rules
 from bot.rules.checkpoints.verification import Newest, Reported
+from bot.rules.instances.health import given_up_at
 from bot.rules.migrations import steps as rules
+from bot.rules.migrations.asks import FAST_S
 from bot.rules.migrations.machines import SILENT, Machine, SourceIs
 from bot.rules.migrations.resume import resume_place
 from bot.rules.migrations.steps import Facts, NextStep
@@ -28,14 +30,15 @@ from bot.services.notifications.paging import alone
 from bot.services.runtime.clock_guard import clock_problem
 from bot.services.runtime.context import Context
 from ledger.core import StaleMove, Tx, amend, decide
-from ledger.core.migration_steps import note_look, take_look, take_step
+from ledger.core.migration_steps import forget_inferred_step, note_look, take_look, take_step
 from ledger.kernel.actor import SYSTEM
 from ledger.kernel.end_reason import EndReason
 from ledger.kernel.states import ENDABLE_SESSION, UNDECIDED, InstanceState, RequestState
 from ledger.kernel.steps.migration_step import OVER, MigrationStep
-from ledger.models import Instance, Migration, Request, Session
+from ledger.models import GraceRow, Instance, Migration, Request, Session
 from ledger.queries.lookups import instances_of_session, session_of
 from ledger.queries.nodes import node_of
+from ledger.queries.runs.graces import newest_grace
 from ledger.queries.runs.migrations import due_migrations
 from providers.contract import InstanceStatus
 
@@ -44,6 +47,8 @@ BATCH = 16
 LOOK_S, LEASE = 5.0, timedelta(seconds=60)
 #: A look that comes so late found nothing running here meanwhile: that time counts for no step.
 AWAY = timedelta(minutes=3)
+#: A source that works again after a take-over has read within this time that it is to pause.
+BACK = timedelta(seconds=8 * FAST_S)
 #: A source that was paused reports within this time that it works again, and counts as idle no sooner.
 RESUMES = timedelta(minutes=10)
 
@@ -62,6 +67,9 @@ class _Rows:
     target: Session | None
     target_row: Instance | None
     target_agent: NodeStatus | None
+    #: The newest grace of each machine, open or not.
+    source_grace: GraceRow | None = None
+    target_grace: GraceRow | None = None
 
 
 async def migrations_due(ctx: Context) -> int:
@@ -86,9 +94,13 @@ async def _one(ctx: Context, migration_id: str) -> int:
             return 0
     away = now - was_due_at if now - was_due_at > AWAY else timedelta()
     rows = await _read(ctx, migration_id)
-    if await _carry_out(ctx, rows, _facts(rows, away, now), now):
+    if await _carry_out(ctx, rows, _facts(ctx, rows, away, now), now):
         rows = await _read(ctx, migration_id)
-    found = rules.next_step(await _with_store(ctx, rows, _facts(rows, away, now), now), now)
+    if rows.migration.is_step_inferred and rules.has_last_machine(_facts(ctx, rows, away, now)):
+        async with ctx.db.write() as tx:
+            await forget_inferred_step(tx, rows.migration)
+        rows = await _read(ctx, migration_id)
+    found = rules.next_step(await _with_store(ctx, rows, _facts(ctx, rows, away, now), now), now)
     try:
         async with ctx.db.write() as tx:
             return await _store(ctx, tx, rows, found, now)
@@ -104,7 +116,9 @@ async def _read(ctx: Context, migration_id: str) -> _Rows:
         source = await tx.get_one(Session, migration.source_session_id)
         target = await session_of(tx, request.id)
         of_source, of_target = await _machine(tx, source), await _machine(tx, target)
-        return _Rows(migration, request, source, *of_source, target, *of_target)
+        rows = _Rows(migration, request, source, *of_source, target, *of_target)
+        graces = [await newest_grace(tx, row.id) if row else None for row in (rows.source_row, rows.target_row)]
+        return replace(rows, source_grace=graces[0], target_grace=graces[1])
 
 
 async def _machine(tx: Tx, session: Session | None) -> tuple[Instance | None, NodeStatus | None]:
@@ -147,15 +161,18 @@ async def _end(ctx: Context, session_id: str, code: EndReason, sentence: str, no
     return True
 
 
-def _facts(rows: _Rows, away: timedelta, now: datetime) -> Facts:
+def _facts(ctx: Context, rows: _Rows, away: timedelta, now: datetime) -> Facts:
     """Return what the ledger knows of a migration."""
     migration = rows.migration
     source = _as_machine(rows.source, rows.source_row, rows.source_agent, now)
+    source = _with_grace(source, rows.source_row, rows.source_grace, ctx.timing.broken_grace_s, now)
     if migration.step is MigrationStep.READY and source.agent is not None:
         # What it reported before it was asked to pause says nothing about that.
         at = source.agent.at
         source = source if at is not None and at > migration.step_at else replace(source, agent=None)
     target = _as_machine(rows.target, rows.target_row, rows.target_agent, now) if rows.target is not None else None
+    if target is not None:
+        target = _with_grace(target, rows.target_row, rows.target_grace, ctx.timing.broken_grace_s, now)
     step_at = migration.step_at + away
     return Facts(
         migration.step,
@@ -166,7 +183,20 @@ def _facts(rows: _Rows, away: timedelta, now: datetime) -> Facts:
         source,
         target,
         clock_from=migration.clock_from,
+        is_taken_over=migration.taken_over_at is not None,
     )
+
+
+def _with_grace(
+    machine: Machine, row: Instance | None, grace: GraceRow | None, patience_s: float, now: datetime
+) -> Machine:
+    """Add whether a machine is kept in grace, for how long, and whether it has worked again since."""
+    if row is None or grace is None:
+        return machine
+    if grace.ended_at is not None:
+        return replace(machine, is_back=now - grace.ended_at > BACK)
+    is_stuck = now >= given_up_at(row.trouble_at or grace.since, patience_s)
+    return replace(machine, in_grace=True, is_stuck=is_stuck, is_back=False)
 
 
 async def _with_store(ctx: Context, rows: _Rows, facts: Facts, now: datetime) -> Facts:
@@ -177,7 +207,8 @@ async def _with_store(ctx: Context, rows: _Rows, facts: Facts, now: datetime) ->
     reported = Reported(now, agent.checkpoint_step, agent.checkpoint_at) if agent is not None else Reported()
     checked = await look(ctx, rows.request.job.checkpoint, reported, now)
     newest = checked.newest
-    if newest is not None and newest.at < rows.migration.saved_at and facts.source_is is SourceIs.LOST:
+    takes_over = facts.source_is is SourceIs.LOST or facts.waits_for_stuck_source
+    if newest is not None and newest.at < rows.migration.saved_at and takes_over:
         newest = None  # What was verified before is newer.
     return replace(facts, remote=newest, remote_problem=checked.problem)
 
@@ -201,7 +232,9 @@ async def _store(ctx: Context, tx: Tx, rows: _Rows, found: NextStep, now: dateti
             await messages.notify_waiting(ctx, tx, migration, rows.source, rows.source_agent, now)
             ctx.hints.outbox.set()
         return 0
-    values: dict[str, Any] = _saved(rows, found.save) if found.save is not None else {}
+    values: dict[str, Any] = _saved(rows, found.save, takes_over=found.takes_over) if found.save is not None else {}
+    if found.takes_over:
+        values["taken_over_at"] = now
     if found.to is MigrationStep.PRESENT:
         values["started_at"] = now
     why = found.why or migration.note
@@ -222,15 +255,23 @@ async def _store(ctx: Context, tx: Tx, rows: _Rows, found: NextStep, now: dateti
     return 1
 
 
-def _saved(rows: _Rows, save: Newest) -> dict[str, Any]:
-    """Return the columns of a newly verified save."""
+def _saved(rows: _Rows, save: Newest, *, takes_over: bool) -> dict[str, Any]:
+    """Return the columns of a newly verified save.
+
+    Where its name has no step, its agent may have reported it. The step at which a job works says nothing about a save,
+    unless the job saved and paused there: a target that continues below a step that is too high would be paused.
+    """
     location, agent = rows.request.job.checkpoint or "", rows.source_agent
     where = checkpoint_rules.place(location)
-    step = save.step
+    step, is_inferred = save.step, False
     if step is None and agent is not None:
-        step = agent.checkpoint_step if agent.checkpoint_step is not None else agent.step
+        if agent.checkpoint_at is not None and abs(agent.checkpoint_at - save.at) <= rules.SKEW:
+            step = agent.checkpoint_step
+        if step is None and not takes_over and agent.work is Work.PAUSED:
+            step, is_inferred = agent.step, True
     place = resume_place(location, where, save) if where is not None else location
-    return {"saved_from": place, "saved_step": step, "saved_bytes": save.size, "saved_at": save.at}
+    values = {"saved_from": place, "saved_step": step, "saved_bytes": save.size, "saved_at": save.at}
+    return {**values, "is_step_inferred": is_inferred}
 
 
 async def _show(tx: Tx, rows: _Rows, now: datetime) -> None:

@@ -261,6 +261,9 @@ def _with_commands(taken: Taken, shown: Presented, dealt: Mapping[str, queue_dea
 
 def _asks(stands: NodeContext, status: NodeStatus, normal: Sequence[NodeInstruction]) -> tuple[tuple[str, ...], bool]:
     """Return what an agent is asked, and whether its run is being moved, so that it reports more often."""
+    if stands.is_replaced:
+        # Its replacement continues from the last verified save: two machines must not train on one store.
+        return rules.paused(normal), False
     away, here = stands.moved_from, stands.moved_to
     if here is not None and (here not in OVER or (here is MigrationStep.FAILED and away is None)):
         below = began_below(status, stands.saved_step)

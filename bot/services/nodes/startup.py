@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from bot.rules.migrations.resume import has_folders, resume_of, resume_variables
+from bot.rules.migrations.resume import beside_name, has_folders, own_place, resume_of, resume_variables
 from bot.rules.nodes.checkins import NodeStatus
 from bot.rules.nodes.machine_logs import shown
 from bot.rules.nodes.machine_report import MachineReport
@@ -18,6 +18,7 @@ from bot.rules.values.command_text import cli_command
 from bot.services.notifications.request_message import show_again
 from bot.services.people import direct_messages
 from ledger.core import Tx
+from ledger.kernel.ids import short_id
 from ledger.models import Instance, Request, ResumePoint, Session
 from ledger.queries.jobs.command_results import NO_RESULTS, earlier_results
 from ledger.queries.jobs.resume_points import resume_states
@@ -69,11 +70,14 @@ def _places(instance_id: str, one: StartupJob, together: Sequence[SetMember]) ->
 
 
 def _saves_to(one: StartupJob) -> Mapping[str, str]:
-    """Return the variable that says where a job saves: the target of a move has a place of its own.
+    """Return the variable that says where a job saves: a target, or a replacement beside, has a place of its own.
 
     The URL of a single file is left out, because its query part may be a signature.
     """
     location = one.own_place or one.job.checkpoint
+    if one.is_beside:
+        # The machine that it replaces is kept, and may still write to the place of the run.
+        location = own_place(location, beside_name(short_id(one.request_id), one.n)) or location
     return {"CHECKPOINT": location} if location is not None and has_folders(location) else {}
 
 

@@ -59,6 +59,8 @@ def _answers(answers: Sequence[CloudAnswer]) -> list[dict[str, object]]:
             "count": one.count,
             "at": one.at.isoformat(),
             "sentence": (silence(answers) if one.cloud == first else "") if one.silent else _said(one),
+            "copied_at": None if one.copied_at is None else one.copied_at.isoformat(),
+            "refused": one.refused,
             "completeness": one.completeness.to_json() if one.set_up else COMPLETE.to_json(),
         }
         for one in answers

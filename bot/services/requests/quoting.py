@@ -120,6 +120,7 @@ async def _quote(ctx: Context, held: Claim) -> None:
     if looking.is_needed(request, job, market, ctx.clock.now()):
         await looking.look_on(ctx, request, held, market, ranked, asked_at)
         return
+    market = market.without_the_rest()
     if derived and (too_long := _too_long(ctx, request, job)):
         await _unplaced(ctx, request, held, too_long)
         return

@@ -197,6 +197,16 @@ def clock_problem(clock: Clock) -> str:
     return clock.problem() if isinstance(clock, GuardedClock) else ""
 
 
+class ClockInDoubt(RuntimeError):
+    """A final cost was to be booked by a clock that is in doubt."""
+
+
+def require_trusted(clock: Clock, what: str) -> None:
+    """Raise `ClockInDoubt` while the clock is in doubt; `what` is not done then."""
+    if doubt := clock_problem(clock):
+        raise ClockInDoubt(f"{what} is not booked while the clock is wrong: {doubt}")
+
+
 def approved_now(clock: Clock) -> datetime | None:
     """Return the time by which approved ends come, also while the clock is in doubt.
 

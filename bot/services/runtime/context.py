@@ -79,8 +79,6 @@ class Context:
     listed_at: dict[str, datetime] = field(default_factory=dict)
     #: Since when this process, its clock in doubt, saw each create without an outcome, in monotonic seconds.
     undecided_since_s: dict[str, float] = field(default_factory=dict)
-    #: Since when this process waits for a rate limit before each create, in monotonic seconds.
-    limited_since_s: dict[str, float] = field(default_factory=dict)
     pressure: Pressure = field(default_factory=Pressure)
 
     @property

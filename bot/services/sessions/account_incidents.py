@@ -13,32 +13,25 @@ from decimal import Decimal
 from typing import Final
 
 from bot.rules.instances import account_text
-from bot.rules.instances.power import PowerAction
 from bot.rules.instances.unplanned_end import ACCOUNT_CODES
 from bot.services.billing.present_rate import rate_now
-from bot.services.instances.power import authorize_start
+from bot.services.grants.starts import start_again
 from bot.services.market.preflight import account_code
 from bot.services.notifications.paging import OPERATORS, alone, page_in
 from bot.services.runtime import recovery_mode
 from bot.services.runtime.clock_guard import clock_problem
 from bot.services.runtime.context import Context
-from ledger.core import Tx, amend, lock_family, notification_of, record
-from ledger.kernel.actor import SYSTEM
-from ledger.kernel.event_kind import EventKind
+from ledger.core import lock_family, notification_of
 from ledger.kernel.states import InstanceState, NotificationKind
 from ledger.kernel.steps.grace import Cause
 from ledger.models import GraceRow, Instance, Session
-from ledger.queries.journal import latest_events
 from ledger.queries.metering import BilledInstance, billed_rows
-from ledger.queries.overspend import approved_rate, open_overspend_request
-from ledger.queries.runs.graces import open_graces
-from providers.contract import InstanceStatus, Preflight
+from ledger.queries.runs.graces import open_grace, open_graces
+from providers.contract import Preflight
 from providers.errors import InsufficientFunds
 
 #: Seconds between two passes.
 LOOK_S: Final = 30.0
-#: A start that had no effect, because the GPU is taken, is repeated after this time.
-AGAIN: Final = timedelta(minutes=10)
 _Waiting = tuple[GraceRow, Instance, Session]
 
 
@@ -59,7 +52,10 @@ async def accounts_due(ctx: Context) -> int:
     done = 0
     for cloud, machines in by_cloud.items():
         mine = {row.id for row in machines}
-        waiting = [one for one in graces if one[1].id in mine and one[0].cause is Cause.ACCOUNT]
+        # Also where a start was refused afterwards: the GPU may be free again.
+        waiting = [
+            one for one in graces if one[1].id in mine and (one[0].cause is Cause.ACCOUNT or one[0].account_code)
+        ]
         done += await alone(ctx, cloud, "the check of its account", _one(ctx, cloud, machines, waiting), 0)
     if done:
         ctx.hints.outbox.set()
@@ -79,46 +75,36 @@ async def _one(ctx: Context, cloud: str, machines: Sequence[BilledInstance], wai
             return int(await page_in(ctx, tx, f"{subject}/account", text, now))
     if not checked.ok:
         return 0  # A check without an answer ends no incident.
-    done = await _over(ctx, cloud, f"{subject}/account", now)
-    for grace, row, _ in waiting:
-        done += await alone(ctx, row.id, "its start", _start_again(ctx, grace, row, now), 0)
+    refused = sum(grace.cause is Cause.MARKET for grace, _, _ in waiting)
+    done = await _over(ctx, cloud, f"{subject}/account", refused, now)
+    for _, row, _ in waiting:
+        done += await alone(ctx, row.id, "its start", _start_again(ctx, row, now), 0)
     return done + await _runway(ctx, cloud, machines, checked, f"{subject}/runway", now)
 
 
-async def _over(ctx: Context, cloud: str, subject: str, now: datetime) -> int:
-    """Say that the account can be used again, in the same message, once."""
+async def _over(ctx: Context, cloud: str, subject: str, refused: int, now: datetime) -> int:
+    """Say that the account can be used again, in the same message, and how many starts were refused since."""
     async with ctx.db.write() as tx:
         shown = await notification_of(tx, NotificationKind.OPERATOR_PAGE, subject, OPERATORS)
-        text = account_text.over(cloud)
-        if shown is None or shown.body == {"text": text}:
+        text = account_text.over(cloud, refused)
+        before = str(shown.body.get("text", "")) if shown is not None else ""
+        is_said = before.startswith(account_text.over(cloud)) and not refused
+        if shown is None or is_said or before == text:
             return 0
         return int(await page_in(ctx, tx, subject, text, now))
 
 
-async def _start_again(ctx: Context, grace: GraceRow, seen: Instance, now: datetime) -> int:
+async def _start_again(ctx: Context, seen: Instance, now: datetime) -> int:
     """Start a machine again that stopped because of its account, within what was approved."""
     async with ctx.db.write() as tx:
         await lock_family(tx, Instance, seen.id)
         row = await tx.get_one(Instance, seen.id, populate_existing=True)
+        fresh = await open_grace(tx, row.id)
+        if fresh is None or row.state is not InstanceState.LIVE:
+            return 0
         session = await tx.get_one(Session, row.session_id, populate_existing=True)
-        waits = row.state is InstanceState.LIVE and row.status == InstanceStatus.STOPPED and row.wanted is None
-        if not waits or grace.replaced or session.deadline is None or now >= session.deadline:
-            return 0
-        if await _was_just_started(tx, row, now) or await open_overspend_request(tx, session.request_id) is not None:
-            return 0
-        approved = await approved_rate(tx, row)
-        if row.price_usd_h > approved.usd_h:
-            return 0  # `overspend` asks for its new rate.
-        await authorize_start(tx, row, session, approved, now)
-        await amend(tx, Instance, row.id, wanted=str(PowerAction.START), wanted_at=now, due_at=now)
-        said = "The account at its cloud can be used again, so the machine starts again."
-        record(tx, now, SYSTEM, row.id, EventKind.INSTANCE_START, reason=said)
-    return 1
-
-
-async def _was_just_started(tx: Tx, row: Instance, now: datetime) -> bool:
-    last = await latest_events(tx, row.id, EventKind.INSTANCE_START, 1)
-    return bool(last) and now - last[0].at < AGAIN
+        why = "The account at its cloud can be used again, so the machine starts again."
+        return int(await start_again(tx, fresh, row, session, why, now))
 
 
 async def _runway(

@@ -21,8 +21,9 @@ from ledger.kernel.grant import GrantKind
 from ledger.kernel.job import volume_of
 from ledger.kernel.states import SessionState
 from ledger.models import GrantRow, Session
-from ledger.queries.lookups import instances_of_session, session_and_its_bill
+from ledger.queries.lookups import session_and_its_bill
 from ledger.queries.overspend import open_overspend_request
+from ledger.queries.runs.machines import machines_of_session
 from ledger.queries.session_costs import extension_cap
 
 BATCH = 16
@@ -65,7 +66,7 @@ async def why_it_ends(ctx: Context, tx: Tx, session: Session, *, ahead: bool = F
     """
     if volume_of(session.gpu):
         return volume_growth.why_it_ends(ctx, session, ahead=ahead)
-    rows = await instances_of_session(tx, session.id)
+    rows = await machines_of_session(tx, session.id)
     # The hours of a set count from its first create.
     last = rows[-1] if session.nodes == 1 else min(rows, key=lambda row: row.sent_at or row.created_at)
     ran = (session.deadline or last.created_at) - (last.sent_at or last.created_at)

@@ -40,7 +40,8 @@ from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import GrantState, RequestState, SessionState
 from ledger.models import Approval, GrantRow, Instance, Request, Session
 from ledger.queries.journal import done_before
-from ledger.queries.lookups import billed_since, by_inbox_key, instances_of_session, waiting_extensions
+from ledger.queries.lookups import billed_since, by_inbox_key, waiting_extensions
+from ledger.queries.runs.machines import machines_of_session
 from ledger.queries.views import session_to_change
 
 #: The states of a session whose end can be moved.
@@ -75,7 +76,7 @@ async def _extend(ctx: Context, tx: Tx, session: Session, command: Extend, now: 
     kept = await done_before(tx, session.id, {EventKind.SESSION_KEPT}, command.key, now - KEPT)
     if kept is not None:  # The process ended before it could reply; the end was moved once.
         return _kept(session, kept.reason, session.deadline)
-    rows = await instances_of_session(tx, session.id)
+    rows = await machines_of_session(tx, session.id)
     held = next(iter(hold.waiting(rows)), None)
     deadline = held.checkpoint_until if held else session.deadline
     if (held is None and session.state not in EXTENDABLE) or deadline is None:
@@ -116,7 +117,7 @@ def _too_long(policy: Policy, session: Session, hours: Decimal, already: Decimal
 
 async def is_inside(ctx: Context, tx: Tx, session: Session, extra_hours: Decimal) -> bool:
     """Whether an extension lies inside what was approved for a session already."""
-    rows = await instances_of_session(tx, session.id)
+    rows = await machines_of_session(tx, session.id)
     if session.deadline is None or not rows:
         return False
     most = await _approved_until(ctx, tx, session, rows[-1], session.deadline)
@@ -132,7 +133,7 @@ async def _approved_until(ctx: Context, tx: Tx, session: Session, row: Instance,
 
 async def _paid(ctx: Context, tx: Tx, row: Instance, end: datetime) -> datetime:
     """Return `end`, or until when the amounts pay for this machine, and for every other one of its set."""
-    rows = [row] if row.node_rank is None else await instances_of_session(tx, row.session_id)
+    rows = [row] if row.node_rank is None else await machines_of_session(tx, row.session_id)
     for one in rows:
         end = await paid_until(ctx, tx, one, await tx.get_one(GrantRow, one.grant_id), one.price_usd_h, end)
     return end
@@ -195,7 +196,7 @@ async def _ask(ctx: Context, tx: Tx, session: Session, row: Instance, command: E
     job = replace(job, hours=command.hours, already_hours=already)
     # A stopped instance costs only its disk.
     stopped = row.checkpoint_step == CheckpointStep.HELD and row.status == "stopped"
-    every = [row] if row.node_rank is None else await instances_of_session(tx, session.id)
+    every = [row] if row.node_rank is None else await machines_of_session(tx, session.id)
     price_usd_h = sum(((hold.disk_rate(one) if stopped else one.price_usd_h) for one in every), Decimal(0))
     costs = extension.estimate(price_usd_h, command.hours, ctx.policy)
     total = already_in_all + command.hours
@@ -267,7 +268,7 @@ async def grant(ctx: Context, tx: Tx, request: Request, approval: Approval, sess
     )
     await reservations.reserve(tx, authority, now)
     await move(tx, GrantRow, authority.id, GrantState.USED, now, actor)
-    row = (await instances_of_session(tx, session.id))[-1]
+    row = (await machines_of_session(tx, session.id))[-1]
     if hold.waiting([row]):
         # Its hours are added to the checkpoint hold, and not to the run as well.
         end = await hold.extended(ctx, tx, row, hours, now)

@@ -17,10 +17,12 @@ from bot.services.runtime.idempotency import KEPT
 from ledger.core import Tx, record
 from ledger.kernel.end_reason import EndReason
 from ledger.kernel.event_kind import EventKind
+from ledger.kernel.ids import short_id
 from ledger.kernel.steps.grace import GraceChoice, GraceOutcome
 from ledger.models import GraceRow, Instance, Session
 from ledger.queries.journal import done_before
 from ledger.queries.runs.graces import change_grace, graces_of_sessions
+from ledger.queries.runs.migrations import waiting_target
 
 _REFUSED = (
     "That request has no session with a machine in grace.",
@@ -96,9 +98,17 @@ async def _replace(
 async def _give_up(
     ctx: Context, tx: Tx, in_grace: GraceRow, row: Instance, session: Session, command: AnswerGrace, now: datetime
 ) -> Reply:
-    """End the machine that waits, or the whole session where it has no other one."""
+    """End the machine that waits, or the whole session where it has no other one.
+
+    A run that is being moved is not ended with it: its target takes over.
+    """
     actor = command.decider.actor
-    said = f"Session {session.short_id} is ending."
+    said, code = f"Session {session.short_id} is ending.", EndReason.ASKED
+    if (target := await waiting_target(tx, session.id)) is not None:
+        there = short_id(target.request_id)
+        continues = f"Its run continues as {there}, from its last verified save."
+        said = f"Session {session.short_id} ends, and its disk is deleted. {continues}"
+        code = EndReason.GIVEN_UP
     if in_grace.replaced:
         first = f"The first machine of session {session.short_id} ends, and its disk is deleted."
         said = f"{first} The replacement continues."
@@ -107,5 +117,5 @@ async def _give_up(
     if in_grace.replaced:
         await end_instance(tx, row, EndReason.ASKED, f"{actor.ref} gave the machine up.", now, actor)
         return reply
-    await end_session(ctx, tx, session.id, EndReason.ASKED, f"{actor.ref} gave the machine up.", actor, now)
+    await end_session(ctx, tx, session.id, code, f"{actor.ref} gave the machine up.", actor, now)
     return reply

@@ -47,7 +47,6 @@ from ledger.kernel.states import InstanceState, RequestState, SessionState
 from ledger.models import Instance, Node, Request, Session
 from ledger.queries.decisions import shown_options
 from ledger.queries.journal import latest_events
-from ledger.queries.lookups import instances_of_session
 from ledger.queries.metering import BilledInstance
 from ledger.queries.overspend import (
     RunningInstance,
@@ -58,6 +57,7 @@ from ledger.queries.overspend import (
     running_columns,
     running_ids,
 )
+from ledger.queries.runs.machines import machines_of_session
 from providers.capabilities import BillingRule, BillingStart
 from providers.cloud_names import volumes_of
 
@@ -363,7 +363,7 @@ async def confirmed(ctx: Context, tx: Tx, request: Request, session: Session, no
     """
     actor = Actor.from_ref(request.decided_by or session.owner)
     record(tx, now, actor, session.id, EventKind.SPEND_CONFIRMED, reason=request.reason)
-    rows = await instances_of_session(tx, session.id)
+    rows = await machines_of_session(tx, session.id)
     node = await tx.get(Node, rows[-1].id) if rows else None
     if node is not None:
         node.wanted = []
@@ -385,7 +385,7 @@ async def rejected(ctx: Context, tx: Tx, request: Request, session: Session, act
     Its agent gets its time to save. A rejected total inside the approved rate pauses the session in the next pass.
     """
     (asked,) = (await shown_options(tx, [request.id]))[request.id]
-    rows = await instances_of_session(tx, session.id)
+    rows = await machines_of_session(tx, session.id)
     # Of a set it is the machine that was asked about; its end is the end of its set.
     about = [one for one in rows if one.node_rank is None or one.price_usd_h == asked.price_usd_h]
     row = about[-1] if about else None

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from bot.services.billing.metering import disk_accruals, rule_of
 from bot.services.checkpoints import hold
 from bot.services.notifications.paging import alone
-from bot.services.runtime.clock_guard import clock_problem
+from bot.services.runtime.clock_guard import clock_problem, require_trusted
 from bot.services.runtime.context import Context
 from ledger.core import Tx, book_all, record
 from ledger.kernel.actor import SYSTEM
@@ -123,6 +123,7 @@ async def _begin(tx: Tx, row: Instance, session: Session, until: datetime, now: 
 
 async def change_owner(ctx: Context, tx: Tx, disk: Disk, now: datetime) -> None:
     """Book what a disk has cost until its session gets another owner; from then on it is counted anew."""
+    require_trusted(ctx.clock, "The change of owner")
     row = await tx.get_one(Instance, disk.instance_id)
     await book_all(tx, disk_accruals(row, disk, now, rule_of(ctx, row), final=True))
     await change_disk(tx, disk.id, since=max(now, disk.since), booked_h=0)

@@ -44,6 +44,8 @@ def words(view: SessionView) -> str:
 
 def problem(row: Instance, grace: GraceRow | None) -> str:
     """Return what is wrong with a machine, in a few words; "" where nothing is."""
+    if row.state is InstanceState.STOPPED:
+        return state_words(SessionState.STOPPED)  # Beside a replacement that has ended.
     if row.trouble_at is not None and row.status and row.state is InstanceState.LIVE:
         found = trouble(row.status, spot=bool(row.offer.get("spot")), other=row.other_gpus)
         if found is not None:
@@ -62,7 +64,7 @@ def now_usd_h(view: SessionView) -> Decimal | None:
         return view.disk.price_usd_h
     if row is None:
         return None
-    if view.session.state is SessionState.STOPPED:
+    if view.session.state is SessionState.STOPPED or row.state is InstanceState.STOPPED:
         return disk_rate(row)
     beside = grace.usd_h if grace is not None and grace.replaced and grace.instance_id != row.id else Decimal(0)
     if row.trouble_at is not None and not view.others:

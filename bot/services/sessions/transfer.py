@@ -27,6 +27,7 @@ from bot.services.budgets.enforcement import PlannedSpend, Room
 from bot.services.grants import approvers
 from bot.services.notifications import request_message
 from bot.services.people import direct_messages, eligibility
+from bot.services.runtime.clock_guard import clock_problem
 from bot.services.runtime.commands import Reply, refuse
 from bot.services.runtime.context import Context
 from bot.services.sessions import retained_disks
@@ -245,6 +246,9 @@ async def _accept(
 ) -> Reply:
     session, to = view.session, Actor.from_ref(found.to_person)
     before, short = session.owner, session.short_id
+    if doubt := clock_problem(ctx.clock):  # It books what the session has cost until now.
+        sentence = f"Nothing can be transferred while the clock is wrong: {doubt}. Try again later."
+        return refuse(ReplyCode.CLOCK_WRONG, sentence)
     room = await _room(ctx, tx, view, to, votes, now)
     if not room.verdict.allowed:
         return refuse(room.verdict.code, room.verdict.sentence)

@@ -68,7 +68,8 @@ def why_it_ends(ctx: Context, session: Session, *, ahead: bool) -> tuple[EndReas
     if session.volume_grace_at is None or (written is not None and end is not None and end >= written):
         tense = "end then" if ahead else "have ended"
         return EndReason.RESERVATION_OVER, f"The approved {say_hours(Decimal(session.hours))} {tense}."
-    days = plural(ctx.policy.volume_grace_days, "day")
+    notices = (end - session.volume_grace_at) / DAY if end is not None else Decimal(ctx.policy.volume_grace_days)
+    days = plural(max(round(notices), 1), "day")
     tense = f"It is deleted after {days} of notices." if ahead else f"Nobody approved its cost in {days} of notices."
     return EndReason.BUDGET_CAP, f"The approved amount doesn't pay for the volume. {tense}"
 

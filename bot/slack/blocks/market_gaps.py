@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from bot.rules.values.phrases import looking_at_rest
+from datetime import datetime
+
+from bot.rules.values.phrases import cloud_title, looking_at_rest
 from bot.services.market.codec import completeness_of_quote
-from bot.slack.blocks.elements import SENTENCE_MAX, safe
+from bot.slack.blocks.elements import SENTENCE_MAX, safe, when
 from ledger.models import Request
 from ledger.queries.views import RequestView
 
@@ -19,8 +21,20 @@ def still_looking(request: Request) -> list[str]:
 
 
 def not_read(view: RequestView) -> list[str]:
-    """Return what is missing from the market behind a quote; nothing where all of it was read."""
+    """Return what is missing from the market behind a quote, and the clouds that nothing can be bought from.
+
+    Nothing where all of it was read and can be bought.
+    """
     if view.quote is None or not view.quote.clouds:
         return []
-    why = completeness_of_quote(view.quote).why
-    return [f":warning: {safe(why, SENTENCE_MAX)}"] if why else []
+    refused = [str(one.get("sentence", "")) for one in view.quote.clouds if one.get("refused")]
+    said = " ".join(filter(None, [completeness_of_quote(view.quote).why, *refused]))
+    return [f":warning: {safe(said, SENTENCE_MAX)}"] if said else []
+
+
+def copied(view: RequestView) -> str:
+    """Say when the rest of each cloud's offers was read, where it comes from a copy of its market; else nothing."""
+    clouds = view.quote.clouds if view.quote is not None else []
+    times = [(str(one["cloud"]), str(one["copied_at"])) for one in clouds if one.get("copied_at")]
+    said = (f"{safe(cloud_title(cloud), 40)} {when(datetime.fromisoformat(at))}" for cloud, at in times)
+    return f"*Offers beyond the first page, read*: {', '.join(said)}" if times else ""

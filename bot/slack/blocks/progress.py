@@ -76,14 +76,13 @@ def lines(
     """
     if view.session is None:
         return []
-    times = [times_of(row, moves) for row in view.instances[-4:]]
+    machines = view.machines[-4:]
+    times = [times_of(row, moves) for row in machines]
     # The reason of the end stands once, in the session's line below.
     why = view.session.end_reason if view.session.state in ENDED_SESSION else ""
     # A card has room for one of both. The GPUs are those of its title, and `/gpu status` has them, too.
     steps = [
-        line
-        for row, one in zip(view.instances[-4:], times, strict=True)
-        for line in _instance(row, one, why, names_gpus=not job)
+        line for row, one in zip(machines, times, strict=True) for line in _instance(row, one, why, names_gpus=not job)
     ]
     if view.grace is not None and view.grace.instance_id in {row.id for row in view.instances}:
         steps.append(f"{WARN} {session_state.grace_line(view.grace, now or view.grace.since, when(view.grace.until))}")
@@ -104,9 +103,10 @@ def job_line(session: SessionView | None, now: datetime | None) -> str:
 def headline(view: RequestView) -> str:
     """Name the state in a few words, for the line under the title and for screen readers."""
     session = view.session
-    newest = view.instances[-1] if view.instances else None
+    machines = view.machines
+    newest = machines[-1] if machines else None
     if newest is not None and newest.node_rank is not None:  # A set is as far as the machine that is behind.
-        newest = next((row for row in view.instances if row.reachable_at is None), newest)
+        newest = next((row for row in machines if row.reachable_at is None), newest)
     if session is None:
         return "Approved"
     if session.state in (SessionState.QUEUED, SessionState.PROVISIONING):
@@ -146,6 +146,8 @@ def _instance(row: Instance, times: InstanceTimes, why: str, *, names_gpus: bool
     cloud = safe(cloud_title(row.cloud), 40)
     again = f" (attempt {row.n})" if row.n > 1 else ""
     again = f" (machine {row.node_rank + 1})" if row.node_rank is not None else again
+    if row.state is _I.READY and row.limited_until is not None:
+        return [f"{WAITING} {cloud} limits launches now. We try the same offer again {when(row.limited_until)}{again}."]
     if row.state is _I.READY:
         return [f"{WAITING} Launching on {cloud}{again}."]
     if row.state is _I.SENDING:

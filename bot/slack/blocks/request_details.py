@@ -25,6 +25,7 @@ from bot.slack.blocks.elements import (
     section,
     when,
 )
+from bot.slack.blocks.market_gaps import copied
 from bot.slack.blocks.offer_terms import card_amounts
 from bot.slack.blocks.offers import left_out, line, place, reasons
 from bot.slack.blocks.request import QUOTED_LEAST, REASON_MAX, CardFacts, free_approvers
@@ -50,6 +51,7 @@ def request_details(view: RequestView, policy: Policy) -> Message:
         blocks.append(section(f"*Requested*: {job_words.details(view.job)}"))
     blocks += [section(_priced(view, option)) for option in view.options[:OFFERS_MAX]]
     blocks += [block for block in (reasons(lines), left_out(excluded, filter(None, silent))) if block is not None]
+    blocks += [section(read)] if (read := copied(view)) else []
     rule = [safe(request.rule, SENTENCE_MAX), safe(choice(policy, request.job.checkpoint), 600)]
     said = " ".join(filter(None, rule))
     blocks += [section(f"*Rule*: {said}")] if said else []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import and_, select
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -13,7 +13,7 @@ from ledger.engine.db import insert_for
 from ledger.kernel.grant import GrantKind
 from ledger.kernel.job import JobRequest
 from ledger.kernel.states import OPEN_INSTANCE
-from ledger.models import GrantRow, Instance, Request, ResumePoint
+from ledger.models import GrantRow, Instance, Node, Request, ResumePoint
 
 #: Replacements that are looked at in one pass.
 MOST = 200
@@ -65,3 +65,26 @@ async def add_resume_point(tx: AsyncSession, **values: Any) -> bool:
     """Store a resume point. False when another replica has stored it already."""
     insert = insert_for(tx, ResumePoint).values(**values).on_conflict_do_nothing(index_elements=["instance_id"])
     return (await tx.execute(insert.returning(ResumePoint.instance_id))).first() is not None
+
+
+class PlaceBeside(NamedTuple):
+    """Name a replacement that may save at a place of its own: its request, its number, its save, and where it began."""
+
+    request_id: str
+    n: int
+    saved_step: int | None
+    lowest_step: int | None
+
+
+async def places_beside(tx: AsyncSession, below: str) -> list[PlaceBeside]:
+    """Return the replacements whose runs continue from a save below this place."""
+    is_below = ResumePoint.path.startswith(f"{below.rstrip('/')}/", autoescape=True)
+    query = (
+        select(Instance.request_id, Instance.n, ResumePoint.step, Node.report)
+        .join(Instance, Instance.id == ResumePoint.instance_id)
+        .outerjoin(Node, Node.instance_id == Instance.id)
+        .where(is_below)
+        .order_by(Instance.id)
+    )
+    rows: Any = await tx.execute(query)
+    return [PlaceBeside(key, n, step, (report or {}).get("lowest_step")) for key, n, step, report in rows]

@@ -7,6 +7,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import aliased
 
 from ledger.engine.db import insert_for
 from ledger.kernel.states import OPEN_INSTANCE
@@ -17,6 +18,15 @@ _OPEN = GraceRow.ended_at.is_(None)
 #: Whether an instance is kept beside its replacement: it only keeps its disk, and stands for its session no more.
 IS_REPLACED: ColumnElement[bool] = (
     select(GraceRow.id).where(_OPEN, GraceRow.instance_id == Instance.id, GraceRow.replaced.is_(True)).exists()
+)
+_EARLIER = aliased(Instance)
+#: Whether an instance was launched beside an earlier one of its session that was kept.
+IS_BESIDE: ColumnElement[bool] = (
+    select(GraceRow.id)
+    .join(_EARLIER, _EARLIER.id == GraceRow.instance_id)
+    .where(GraceRow.session_id == Instance.session_id, GraceRow.replaced.is_(True), _EARLIER.n < Instance.n)
+    .correlate(Instance)
+    .exists()
 )
 
 

@@ -13,7 +13,7 @@ from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import first_id
 from ledger.kernel.job import VOLUME
 from ledger.kernel.states import SessionState
-from ledger.kernel.steps.migration_step import OVER, TAKES_OVER, MigrationStep
+from ledger.kernel.steps.migration_step import OVER, TAKES_OVER, TARGET_MAY_RUN, MigrationStep
 from ledger.models import Event, Migration, Node, Session
 
 
@@ -57,6 +57,27 @@ async def is_taken_over(tx: AsyncSession, session_id: str) -> bool:
     ends = (Migration.step == MigrationStep.ENDING) & Migration.started_at.is_not(None)
     mine = (Migration.source_session_id == session_id, or_(Migration.step.in_(TAKES_OVER), ends))
     return await tx.scalar(select(Migration.id).where(*mine).limit(1)) is not None
+
+
+async def taken_over_by(tx: AsyncSession, session_id: str) -> str | None:
+    """Return the request of the target that took the run of a session over and may train; None where none did."""
+    mine = (Migration.source_session_id == session_id, Migration.taken_over_at.is_not(None))
+    query = select(Migration.request_id).where(*mine, Migration.step.in_(TARGET_MAY_RUN)).limit(1)
+    return await tx.scalar(query)
+
+
+async def waiting_target(tx: AsyncSession, session_id: str) -> Session | None:
+    """Return the target that takes the run of a session over when the session ends alone; None where none can."""
+    query = (
+        select(Session)
+        .join(Migration, Migration.request_id == Session.request_id)
+        .where(
+            Migration.source_session_id == session_id,
+            Migration.step.in_([*TAKES_OVER, MigrationStep.ENDING]),
+            Session.state.in_([SessionState.PROVISIONING, SessionState.RUNNING]),
+        )
+    )
+    return await tx.scalar(query.limit(1))
 
 
 class StoredTargetPlace(NamedTuple):

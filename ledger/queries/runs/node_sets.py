@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import ColumnElement, case, func, select
@@ -11,6 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.kernel.states import ENDABLE_SESSION, PART_OF_SET, InstanceState, SessionState
 from ledger.models import Instance, Session
+from ledger.queries.runs.machines import machines_of_session
 
 #: The closed and ending machines of a set are its failures.
 _COUNT: ColumnElement[int] = (
@@ -50,9 +52,9 @@ async def is_ready(tx: AsyncSession, session: Session) -> bool:
 
 async def failed_first(tx: AsyncSession, session_id: str) -> Instance | None:
     """Return the machine of a set that failed first, as its rows say."""
-    mine = (Instance.session_id == session_id, Instance.state.not_in(PART_OF_SET))
-    order = (func.coalesce(Instance.terminate_asked_at, Instance.ended_at).is_(None), Instance.terminate_asked_at)
-    return await tx.scalar(select(Instance).where(*mine).order_by(*order, Instance.ended_at, Instance.n).limit(1))
+    failed = [row for row in await machines_of_session(tx, session_id) if row.state not in PART_OF_SET]
+    latest = datetime.max.replace(tzinfo=UTC)
+    return min(failed, key=lambda row: (row.terminate_asked_at or row.ended_at or latest, row.n), default=None)
 
 
 @dataclass(frozen=True, slots=True)

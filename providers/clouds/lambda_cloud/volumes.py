@@ -39,6 +39,7 @@ class LambdaVolumes(VolumeAdapter):
         charges=False,
         rate_limits=RATE_LIMITS,
         grows=True,
+        reads=False,
     )
     TITLE = "Lambda"
     KEY_PAGE, KEY_VARIABLE = LambdaProvider.KEY_PAGE, LambdaProvider.KEY_VARIABLE

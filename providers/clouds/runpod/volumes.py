@@ -46,6 +46,7 @@ class RunPodVolumes(VolumeAdapter):
         charges=True,
         rate_limits=RATE_LIMITS,
         grows=False,
+        reads=True,
     )
     TITLE = "runpod"
     KEY_PAGE, KEY_VARIABLE = RunPodProvider.KEY_PAGE, RunPodProvider.KEY_VARIABLE

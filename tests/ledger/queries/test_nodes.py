@@ -241,6 +241,8 @@ async def test_the_job_of_a_machine_for_its_start_up(db: Database) -> None:
         row = await rows.instance(tx)
     async with db.read() as tx:
         assert await startup_jobs(tx, [row.id]) == {
-            row.id: StartupJob("vast", rows.JOB, 1, None, None, None, None, row.session_id, 1)
+            row.id: StartupJob(
+                "vast", rows.JOB, 1, None, None, None, None, row.session_id, 1, row.request_id, row.n, False
+            )
         }
         assert await startup_jobs(tx, []) == {}

@@ -9,7 +9,15 @@ from typing import Any
 
 import pytest
 
-from bot.rules.instances.failover import CLOUD_WIDE, PAUSE_S, Failure, Placement, next_option, sent_again_at
+from bot.rules.instances.failover import (
+    CLOUD_WIDE,
+    PATIENCE,
+    Failure,
+    LimitWait,
+    Placement,
+    next_option,
+    wait_for_limit,
+)
 from bot.rules.market.ranking import rank
 from bot.rules.policy.policy import Policy
 from ledger.kernel.job import SpotPolicy
@@ -108,13 +116,30 @@ def test_an_offer_that_its_cloud_calls_invalid_drops_out_alone() -> None:
     assert key(place(Failure(A, "invalid_spec"))) == "d"
 
 
-def test_a_rate_limit_is_waited_out_for_as_long_as_a_launch_waits() -> None:
+LATER = START + timedelta(hours=1)
+
+
+def test_a_rate_limit_is_waited_out_as_long_as_a_launch_waits() -> None:
     now = START + timedelta(seconds=20)
-    assert sent_again_at(START, now, 7) == now + timedelta(seconds=7)
-    assert sent_again_at(START, now, 40) == now + timedelta(seconds=40)
-    assert sent_again_at(START, now, 41) is None
-    assert sent_again_at(START, now, None) == now + timedelta(seconds=PAUSE_S)
-    assert sent_again_at(START, now, 0) == now + timedelta(seconds=1)
+    before = LimitWait(START, now)
+    assert wait_for_limit(before, now, 7, LATER) == LimitWait(START, now + timedelta(seconds=7))
+    assert wait_for_limit(before, now, 40, LATER) == LimitWait(START, now + timedelta(seconds=40))
+    assert wait_for_limit(before, now, 41, LATER) is None
+    assert wait_for_limit(None, now, 41, LATER) == LimitWait(now, now + timedelta(seconds=41))
+    assert wait_for_limit(before, now, 0, LATER) == LimitWait(START, now + timedelta(seconds=1))
+
+
+def test_a_rate_limit_long_after_the_one_before_begins_a_new_wait() -> None:
+    before = LimitWait(START, START + timedelta(seconds=7))
+    late = before.until + PATIENCE
+    assert wait_for_limit(before, late, 7, LATER) is None
+    late += timedelta(seconds=1)
+    assert wait_for_limit(before, late, 7, LATER) == LimitWait(late, late + timedelta(seconds=7))
+
+
+def test_a_rate_limit_is_not_waited_out_beyond_the_approval() -> None:
+    assert wait_for_limit(None, START, 7, START + timedelta(seconds=7)) is None
+    assert wait_for_limit(None, START, 7, START + timedelta(seconds=8)) is not None
 
 
 def test_an_offer_that_was_not_shown_is_never_tried() -> None:

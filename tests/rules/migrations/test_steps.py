@@ -10,7 +10,7 @@ import pytest
 
 from bot.rules.checkpoints.verification import Newest
 from bot.rules.migrations.machines import Machine
-from bot.rules.migrations.steps import LIMITS_S, Facts, looks_at_store, next_step
+from bot.rules.migrations.steps import LIMITS_S, Facts, has_last_machine, looks_at_store, next_step
 from bot.rules.nodes.checkins import NodeStatus, Work
 from bot.rules.nodes.machine_report import MachineReport, StartupStep, StepOutcome
 from ledger.kernel.end_reason import EndReason
@@ -228,3 +228,30 @@ def test_the_end_of_either_machine_is_waited_for() -> None:
     assert not looks_at_store(facts(_M.READY, source=Machine(_S.RUNNING)))
     assert not looks_at_store(facts(_M.READY, source=Machine(_S.RUNNING, agent=NodeStatus())))
     assert not any(looks_at_store(facts(step, source=Machine(_S.TERMINATED))) for step in TARGET_MAY_RUN)
+
+
+def test_a_ready_target_takes_over_from_a_source_that_stays_in_grace() -> None:
+    stuck = Machine(_S.RUNNING, "", True, True, agent(), is_silent=True, in_grace=True, is_stuck=True)
+    for step in (_M.READY, _M.ENDING):
+        assert looks_at_store(facts(step, source=stuck))
+        assert decide(step, source=stuck)[0] is _M.PRESENT
+        assert decide(step, source=replace(stuck, is_stuck=False))[0] is not _M.PRESENT
+        assert decide(step, source=stuck, target=Machine(_S.RUNNING, in_grace=True))[0] is not _M.PRESENT
+
+
+def test_a_source_in_grace_is_kept_until_the_target_is_past_its_last_step() -> None:
+    source = Machine(_S.RUNNING, "", True, True, agent(step=40), is_silent=True, in_grace=True)
+    target = Machine(_S.RUNNING, "", True, True, replace(agent(step=39), lowest_step=9))
+    assert "kept in grace" in decide(_M.ADVANCED, source=source, target=target)[1]
+    for reached in (agent(step=40), agent(Work.DONE, step=12)):
+        past = replace(target, agent=replace(reached, lowest_step=9))
+        assert decide(_M.ADVANCED, source=source, target=past)[1] == "The old machine is ended next."
+    for known in (replace(source, in_grace=False), replace(source, agent=None)):
+        assert decide(_M.ADVANCED, source=known, target=target)[1] == "The old machine is ended next."
+
+
+def test_the_last_machine_is_the_target_of_a_source_that_is_lost() -> None:
+    lost = Machine(_S.TERMINATED, EndReason.LOST)
+    assert has_last_machine(facts(_M.PRESENT, source=lost))
+    assert not has_last_machine(facts(_M.PRESENT))
+    assert not has_last_machine(facts(_M.READY, source=lost))

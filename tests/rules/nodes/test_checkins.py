@@ -18,9 +18,11 @@ from bot.rules.nodes.checkins import (
     early_end,
     grace_s,
     instruction,
+    is_advancing,
     is_replay,
     listener_problem,
     node_line,
+    paused,
     progress,
 )
 from bot.rules.nodes.machine_report import MachineReport, QueueCounts, StartupStep, StepOutcome
@@ -229,3 +231,34 @@ def test_a_job_and_a_start_up_are_work() -> None:
     assert early_end(POLICY, copying, watched(idle_s=3600), NOW) is None
     failed = MachineReport(steps=(StartupStep("file-1", StepOutcome.FAILED), StartupStep("run", StepOutcome.WAITING)))
     assert early_end(POLICY, replace(idle, machine=failed), watched(), NOW) is not None
+
+
+def test_the_lowest_step_counts_from_when_the_start_up_ran_the_command() -> None:
+    runs = MachineReport(steps=(StartupStep("run", StepOutcome.DONE),))
+    waits = MachineReport(steps=(StartupStep("run", StepOutcome.RUNNING),))
+    before = after_checkin(NodeStatus(), Report(seq=1, step=7, machine=waits), POLICY, NOW)
+    assert before.lowest_step is None
+    first = after_checkin(before, Report(seq=2, step=9, machine=runs), POLICY, NOW)
+    assert first.lowest_step == 9
+    assert after_checkin(first, Report(seq=3, step=30, machine=runs), POLICY, NOW).lowest_step == 9
+    assert after_checkin(first, Report(seq=3, machine=runs), POLICY, NOW).lowest_step == 9
+
+
+def test_a_replaced_machine_pauses_and_saves_nothing() -> None:
+    every = tuple(NodeInstruction)
+    assert paused(every) == (NodeInstruction.PAUSE, NodeInstruction.STOP)
+    assert paused(()) == (NodeInstruction.PAUSE,)
+
+
+def test_a_job_advances_while_its_reports_are_new_and_its_steps_rise() -> None:
+    status = NodeStatus(at=NOW, work=Work.RUNNING, step=12, step_from=10)
+    assert is_advancing(status, NOW - MINUTE, NOW)
+    for still in (
+        replace(status, at=None),
+        replace(status, at=NOW - MINUTE),
+        replace(status, step=10),
+        replace(status, step_from=None),
+        replace(status, work=Work.PAUSED),
+    ):
+        assert not is_advancing(still, NOW - MINUTE, NOW)
+    assert not is_advancing(status, NOW - MINUTE, NOW + 60 * MINUTE)

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
+from decimal import Decimal
 
 import pytest
 
-from bot.rules.sessions.volume_end import DAY, LEAST_NOTICE, VolumeEnd, may_delete, notices, volume_end
+from bot.rules.sessions.volume_end import (
+    DAY,
+    LEAST_NOTICE,
+    LONGEST,
+    VolumeEnd,
+    may_delete,
+    notices,
+    unpaid_time,
+    volume_end,
+)
 from tests.support.clock import START
 
 HOUR = timedelta(hours=1)
@@ -37,6 +47,28 @@ def test_an_amount_that_is_too_small_begins_the_days_of_notices(
     paid: object, grace_at: object, begins: object, deadline: object
 ) -> None:
     assert volume_end(WRITTEN, paid, grace_at, 7, START) == VolumeEnd(deadline, begins)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("paid", "unpaid", "deadline"),
+    [
+        (START + 3 * HOUR, 48 * HOUR, START + 51 * HOUR),
+        (START + 3 * HOUR, HOUR, START + DAY),
+        (START - 9 * DAY, 48 * HOUR, START + DAY),
+        (START + 3 * HOUR, 30 * DAY, START + 7 * DAY),
+        # What the amount pays is no excess.
+        (START + 10 * DAY, HOUR, START + 10 * DAY),
+    ],
+)
+def test_the_days_of_notices_become_fewer_at_a_higher_rate(
+    paid: datetime, unpaid: timedelta, deadline: datetime
+) -> None:
+    assert volume_end(WRITTEN, paid, None, 7, START, unpaid).deadline == deadline
+
+
+def test_the_time_that_is_not_paid_follows_from_the_rate() -> None:
+    assert unpaid_time(Decimal(50), Decimal(2)) == 25 * HOUR
+    assert unpaid_time(Decimal(50), Decimal(0)) == LONGEST
 
 
 def test_nothing_is_kept_beyond_the_written_end() -> None:

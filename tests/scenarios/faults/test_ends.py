@@ -118,7 +118,7 @@ async def test_an_end_before_the_send_sends_nothing(w: World) -> None:
     assert w.engine.creates == []
 
 
-async def test_an_end_while_the_outcome_is_unclear_ends_what_is_found(w: World) -> None:
+async def test_an_end_while_the_outcome_gave_no_answer_ends_what_is_found(w: World) -> None:
     request_id = await w.approved(candidates=("runpod",))
     w.arm("create_lands_late", "runpod", after_s=100)
     await w.settle()

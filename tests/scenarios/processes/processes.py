@@ -105,6 +105,11 @@ class Served:
         self._since = since
         self.port = 0
 
+    @property
+    def pid(self) -> int:
+        """The number of its process."""
+        return self._process.pid
+
     def said(self) -> str:
         """What it wrote to its log."""
         return self._log.read_bytes()[self._since :].decode() if self._log.exists() else ""

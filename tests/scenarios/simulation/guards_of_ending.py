@@ -368,7 +368,7 @@ _VOLUMES = (
     Guard(
         "its amount alone deletes no volume",
         Law.DATA,
-        (Edit("bot.rules.sessions.volume_end", "begins + grace), begins)", "paid), begins)"),),
+        (Edit("bot.rules.sessions.volume_end", "max(begins + DAY, min(begins + grace, paid + unpaid))", "paid"),),
         test=f"{VOLUMES}/test_growth.py::test_its_amount_alone_never_deletes_it",
     ),
 )

@@ -9,6 +9,7 @@ TRANSITIONS, FAILOVER = "bot.services.instances.transitions", "bot.services.inst
 BOOTS, POWER = "tests/scenarios/faults/test_boots.py", "tests/services/instances/test_power.py"
 METERING, ENDS = "tests/services/billing/test_metering.py", "tests/scenarios/faults/test_ends.py"
 TRIGGERS, TRIGGERED = "migrations.baseline.triggers", "tests/ledger/engine/test_triggers.py"
+TRANSFERS = "tests/services/sessions/test_transfer.py"
 HOLDS = "tests/services/checkpoints/test_verification.py"
 
 _BOOKED = (
@@ -88,6 +89,30 @@ _BOOKED = (
         Law.CLOCK,
         (Edit(TRUE_UP, "    if clock_problem(ctx.clock):", "    if False:"),),
         test="tests/services/runtime/test_clock_guard.py::test_no_disk_is_booked_and_no_bill_is_read_in_doubt",
+    ),
+    Guard(
+        "no transfer is accepted by a wrong clock",
+        Law.CLOCK,
+        (
+            Edit(
+                "bot.services.sessions.transfer",
+                "    if doubt := clock_problem(ctx.clock):",
+                "    if doubt := clock_problem(ctx.clock)[:0]:",
+            ),
+        ),
+        test=f"{TRANSFERS}::test_a_clock_in_doubt_books_nothing_for_a_change_of_owner",
+    ),
+    Guard(
+        "no change of owner is booked by a wrong clock",
+        Law.CLOCK,
+        (
+            Edit(
+                "bot.services.billing.within_hours",
+                '    require_trusted(ctx.clock, "The change of owner")',
+                "    require_trusted",
+            ),
+        ),
+        test=f"{TRANSFERS}::test_a_change_of_owner_is_not_booked_while_the_clock_is_in_doubt",
     ),
 )
 

@@ -59,7 +59,7 @@ WORK = (
         (
             Edit(
                 MACHINES,
-                "return SourceIs.LOST if source.is_over or source.is_still else SourceIs.AWAY",
+                "return SourceIs.LOST if is_lost else SourceIs.AWAY",
                 "return SourceIs.LOST if source.is_over or source.is_still else SourceIs.HERE",
             ),
             Edit(

@@ -79,7 +79,7 @@ def play(seed: int, migrated: Path, folder: Path, *, every: int = CHECKED_EVERY)
     with ExitStack() as stack:
         # Each seed has a folder of its own, because a killed process leaves its write-ahead log.
         url = copy_sqlite(migrated, Path(stack.enter_context(tempfile.TemporaryDirectory(dir=folder))))
-        stack.enter_context(_quiet())
+        stack.enter_context(quiet())
         stack.enter_context(ids_from(Ids(Random(f"{seed} ids"))))
         run = stack.enter_context(asyncio.Runner(loop_factory=lambda: VirtualLoop(clock)))
         outcome = run.run(_play(seed, url, clock, every))
@@ -249,7 +249,7 @@ def digest(books: Books) -> str:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """A seed logs thousands of lines about what went wrong, as it should."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)

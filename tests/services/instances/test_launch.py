@@ -8,12 +8,14 @@ from typing import cast
 
 import pytest
 
+from bot.rules.instances.failover import PATIENCE
 from bot.rules.instances.startup_script import bootstrap
 from bot.services.access import sharing
 from bot.services.access.sharing import ShareWith
 from bot.services.instances import launch, reconcile
 from ledger.kernel.grant import Grant
-from ledger.kernel.states import InstanceState
+from ledger.kernel.states import InstanceState, RequestState
+from ledger.models import GrantRow, Instance
 from ledger.queries.orphans import every_orphan
 from providers.contract import InstanceSpec, Listing, ObservedInstance, Provider
 from providers.errors import NoCapacity, OutcomeUnknown, ProviderError, RateLimited
@@ -184,3 +186,49 @@ async def test_the_longest_id_is_written_down(w: World) -> None:
     await w.settle()
     row = (await w.view(request_id)).instances[0]
     assert (row.state, len(row.ref or "") > 64) == (InstanceState.LIVE, True)
+
+
+async def newest(w: World, request_id: str) -> Instance:
+    return (await w.view(request_id)).instances[-1]
+
+
+async def test_the_wait_for_a_rate_limit_goes_on_in_another_process(w: World) -> None:
+    request_id = await w.approved(candidates=("vast",))
+    w.arm("search_429", "vast", times=None, retry_after=20)
+    began = w.clock.now()
+    for _ in range(4):
+        other = w.replica()
+        await launch.send_due(other.ctx)
+        await other.ctx.db.close()
+        w.clock.advance(21)
+    row = await newest(w, request_id)
+    assert (row.state, row.outcome_code) == (InstanceState.REJECTED, "rate_limited")
+    assert row.ended_at is not None
+    assert row.ended_at - began <= PATIENCE
+    assert (await w.view(request_id)).request.state is RequestState.QUOTING
+
+
+async def test_a_rate_limit_long_after_the_one_before_is_waited_out_too(w: World) -> None:
+    request_id = await w.approved(candidates=("vast",))
+    for _ in range(2):
+        w.arm("search_429", "vast", times=1, retry_after=2)
+        await launch.send_due(w.ctx)
+        row = await newest(w, request_id)
+        assert (row.state, row.limited_at) == (InstanceState.READY, w.clock.now())
+        w.clock.advance(120)  # Nothing is sent meanwhile, as in recovery mode.
+    await launch.send_due(w.ctx)
+    assert (await newest(w, request_id)).state is InstanceState.LIVE
+
+
+@pytest.mark.parametrize("fault", ["search_429", "create_429"])
+async def test_no_rate_limit_is_waited_out_beyond_the_approval(w: World, fault: str) -> None:
+    request_id = await w.approved(candidates=("runpod" if fault == "create_429" else "vast",))
+    row = await newest(w, request_id)
+    async with w.ctx.db.read() as tx:
+        until = (await tx.get_one(GrantRow, row.grant_id)).until
+    w.clock.advance((until - w.clock.now()).total_seconds() - 5)
+    w.arm(fault, row.cloud, retry_after=7)
+    await launch.send_due(w.ctx)
+    row = await newest(w, request_id)
+    assert (row.n, row.state, row.outcome_code) == (1, InstanceState.REJECTED, "rate_limited")
+    assert (await w.view(request_id)).request.state is RequestState.QUOTING

@@ -15,6 +15,8 @@ from bot.services.grants import reservations
 from bot.services.instances import launch, node_sets, power
 from bot.services.nodes.startup import plans
 from bot.services.runtime.commands import Switch
+from bot.slack.blocks.progress import headline
+from bot.slack.blocks.request import request_message
 from ledger.kernel.end_reason import EndReason
 from ledger.kernel.grant import Grant, GrantKind
 from ledger.kernel.states import InstanceState, RequestState, SessionState
@@ -46,7 +48,7 @@ async def machines(w: World, request_id: str) -> tuple[Session, list[Instance]]:
     """The session of a set, and its machines in the order of their ranks."""
     view = await w.view(request_id)
     assert view.session is not None
-    return view.session, sorted(view.instances, key=lambda row: row.node_rank or 0)
+    return view.session, sorted(view.machines, key=lambda row: row.node_rank or 0)
 
 
 @pytest.mark.parametrize("cloud", CLOUDS)
@@ -239,6 +241,38 @@ async def test_more_time_is_approved_and_paid_for_all_machines(w: World) -> None
     await w.run(300, 30)
     session, _ = await machines(w, request_id)
     assert (session.state, session.end_code) == (SessionState.TERMINATED, EndReason.RESERVATION_OVER)
+
+
+async def test_a_create_that_was_sent_again_after_a_rate_limit_is_one_machine_of_its_set(w: World) -> None:
+    request_id = await w.approved(candidates=("lambda",), nodes=2, hours=Decimal(3))
+    w.arm("create_429", "lambda", retry_after=7)
+    await w.settle()
+    view = await w.view(request_id)
+    (rank,) = {row.node_rank for row in view.instances if row.state is InstanceState.REJECTED}
+    assert {(row.node_rank == rank, row.state) for row in view.machines} == {
+        (True, InstanceState.READY),
+        (False, InstanceState.LIVE),
+    }
+    card = str(request_message(view, w.ctx.policy).blocks)
+    assert "Lambda limits launches now. We try the same offer again" in card
+    assert "next offer" not in card
+    assert "did not launch" not in card
+    await w.run(300, 15)
+    view = await w.view(request_id)
+    assert headline(view) == "Running"
+    assert "did not launch" not in str(request_message(view, w.ctx.policy).blocks)
+    session, rows = await machines(w, request_id)
+    rate_usd_h = sum(row.price_usd_h for row in rows)
+    assert [row.state for row in rows] == [InstanceState.LIVE] * 2
+    assert (await w.session(session.id)).price_usd_h == rate_usd_h
+    more = str((await w.more(request_id, "3")).data["request_id"])
+    (option,) = (await w.view(more)).options
+    assert (option.price_usd_h, option.offer["nodes"]) == (rate_usd_h, 2)
+    assert (await w.decide(more, BOB)).code == "approved"
+    w.clouds["lambda"].disturb(str(rows[1].ref), "vanish")
+    await w.run(900, 30)
+    session, _ = await machines(w, request_id)
+    assert session.end_reason.startswith("A set of 2 machines runs whole or not at all, so it ends. Machine 2: ")
 
 
 async def test_a_set_is_not_stopped_or_started(w: World) -> None:

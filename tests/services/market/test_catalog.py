@@ -106,7 +106,8 @@ async def test_a_cloud_that_asks_to_slow_down_is_asked_every_five_minutes_and_th
         clouds["vast"] = slow
         w.clock.advance(FRESH_S)
         stale = await catalog.market(JOB, 50, policy=w.ctx.policy)
-        assert (stale, limited.calls) == (first, 1)
+        assert (stale.offers, limited.calls) == (first.offers, 1)
+        assert stale.completeness.since == first.answers[0].at
         w.clock.advance(STRETCHED_S - FRESH_S - 1)
         look = await catalog.inventory(JOB, w.ctx.policy)
         assert limited.calls == 1

@@ -6,7 +6,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any, cast
 
@@ -16,17 +16,20 @@ from bot.rules.approvals.decision import Decision
 from bot.rules.market.ranking import rank
 from bot.services.approvals import by_offer
 from bot.services.approvals.by_offer import Named
+from bot.services.instances import launch
 from bot.services.market.catalog import Catalog, MarketAnswer
 from bot.services.market.copies import EVERY_S, USED_FOR_S
 from bot.services.requests import quoting
 from bot.services.runtime.commands import Reply
 from bot.slack.blocks.elements import Message
 from bot.slack.blocks.request import request_message
+from bot.slack.blocks.request_details import request_details
 from ledger.engine.db import Database
 from ledger.kernel.job import GpuConstraint, JobRequest, SpotPolicy
 from ledger.kernel.states import RequestState
-from providers.completeness import AnswerPart, Extent, Rest
+from providers.completeness import AnswerPart, Completeness, Extent, Rest
 from providers.contract import Offer, Provider
+from providers.errors import Unavailable
 from providers.rate_limits import LocalPacer
 from providers.sandbox.clock import SandboxTiming
 from tests.support.clock import SteppedClock
@@ -190,6 +193,7 @@ async def test_with_a_copy_the_first_question_of_the_day_is_one_search(paced: Wo
     before = len(searches(paced))
     paced.ctx.catalog.patience_s = 0.0
     for job in (OPEN, BOTH, replace(OPEN, disk_gb=700), replace(OPEN, gpu=GpuConstraint((), 1, 8, Decimal(40)))):
+        await copied(paced, EVERY_S)
         paced.clock.advance(60)
         began, began_s = len(searches(paced)), paced.clock.monotonic()
         market = await paced.ctx.catalog.market(job, job.disk_gb, policy=paced.ctx.policy)
@@ -234,6 +238,115 @@ async def test_an_old_copy_and_one_of_what_was_sold_say_nothing(paced: World) ->
     assert copies.of("vast", spot=False) is None
 
 
+async def keys_of_runpod(w: World) -> tuple[MarketAnswer, set[str], set[str]]:
+    """RunPod's market as the copy shows it, its offers, and those that RunPod sells."""
+    job = replace(OPEN, candidates=("runpod",))
+    w.clock.advance(61)
+    market = await w.ctx.catalog.market(job, 50, policy=w.ctx.policy)
+    fresh = await whole(w, job)
+    return market, {offer.key for offer in market.offers}, {offer.key for offer in fresh.offers}
+
+
+async def test_a_refused_create_takes_nothing_out_of_the_copy(paced: World) -> None:
+    await copied(paced, EVERY_S)
+    request_id = await paced.approved(candidates=("runpod",), gpu=GpuConstraint((), 2, 8))
+    paced.arm("create_429", "runpod", retry_after=7)
+    await launch.send_due(paced.ctx)
+    assert (await paced.view(request_id)).instances[0].outcome_code == "rate_limited"
+    market, offers, sold = await keys_of_runpod(paced)
+    assert market.completeness.is_complete
+    assert offers == sold
+
+
+async def test_a_kind_of_gpu_that_we_bought_once_stays_in_the_copy(paced: World) -> None:
+    await copied(paced, EVERY_S)
+    paced.clock.advance(61)
+    market = await paced.ctx.catalog.market(replace(OPEN, candidates=("runpod",)), 50, policy=paced.ctx.policy)
+    bought = next(offer for offer in market.offers if offer.gpu_count == 2)
+    assert bought.machine_id is None
+    paced.ctx.catalog.sold(bought)
+    market, offers, sold = await keys_of_runpod(paced)
+    assert market.completeness.is_complete
+    assert offers == sold
+
+
+class Changed(InFront):
+    """A cloud that asks a twentieth for eight GPUs once it `has_changed`, and one page is all when it `is_silent`."""
+
+    has_changed = is_silent = False
+
+    async def offers(self, *args: Any, rest: Rest = None, **options: Any) -> AnswerPart[Offer]:
+        if rest is not None and self.is_silent:
+            raise Unavailable("runpod", "no answer")
+        answer = await self.inner.offers(*args, rest=rest, **options)
+        if not self.has_changed:
+            return answer
+        items = (replace(o, price_usd_h=(o.price_usd_h or _ZERO) / 20) if o.gpu_count == 8 else o for o in answer)
+        return AnswerPart(tuple(items), answer.completeness, answer.rest)
+
+
+async def changing(w: World) -> Changed:
+    """RunPod, of whose market there is an old copy."""
+    w.wrap("runpod", lambda inner: cast("Provider", Changed(inner)))
+    await copied(w, EVERY_S)
+    w.clock.advance(USED_FOR_S - 300)
+    return cast("Changed", w.ctx.providers["runpod"])
+
+
+MANY = GpuConstraint(("H100-SXM",), 2, 8)
+
+
+async def test_the_rest_behind_an_old_copy_is_read_before_the_quote_is_final(paced: World) -> None:
+    (await changing(paced)).has_changed = True
+    reply = await paced.ask(gpu=MANY)
+    request_id = str(reply.data["request_id"])
+    view = await paced.view(request_id)
+    for _ in range(60):
+        await quoting.quote_due(paced.ctx)
+        view = await paced.view(request_id)
+        if view.request.state is not RequestState.QUOTING:
+            break
+        paced.clock.advance(2)
+    assert view.request.state is RequestState.PENDING
+    assert "best cost-efficiency" in view.options[0].marks
+    assert view.options[0].offer_id == first_of(paced, view.request.job, await whole(paced, view.request.job))
+    assert view.options[0].offer["gpu_count"] == 8
+
+
+async def test_an_old_copy_that_cannot_be_read_again_says_since_when_it_may_be_wrong(paced: World) -> None:
+    began = paced.clock.now()
+    (await changing(paced)).is_silent = True
+    reply = await paced.ask(gpu=MANY, candidates=("runpod",))
+    await quoting.quote_due(paced.ctx)
+    view = await paced.view(str(reply.data["request_id"]))
+    assert view.request.state is RequestState.PENDING
+    assert view.quote is not None
+    (cloud,) = view.quote.clouds
+    assert Completeness.from_json(cloud["completeness"]).extent is Extent.STALE
+    assert began <= datetime.fromisoformat(cloud["copied_at"]) <= began + timedelta(seconds=EVERY_S)
+    assert all(not option.marks for option in view.options)
+    card = text_of(request_message(view, paced.ctx.policy))
+    assert re.search(r"RunPod's offers are from \d\d:\d\d UTC\.", card)
+    assert "heapest" not in card
+    details = text_of(request_details(view, paced.ctx.policy))
+    assert "*Offers beyond the first page, read*: RunPod <!date^" in details
+
+
+async def test_the_last_answer_of_a_rate_limited_cloud_says_since_when_it_may_be_wrong(w: World) -> None:
+    read_at = w.clock.now()
+    await w.ctx.catalog.market(NAMED, 50, policy=w.ctx.policy)
+    w.arm("search_429", "vast", times=None, retry_after=30)
+    w.clock.advance(59)
+    assert (await w.ctx.catalog.market(NAMED, 50, policy=w.ctx.policy)).completeness.is_complete
+    for seconds in (2, 200):
+        w.clock.advance(seconds)
+        market = await w.ctx.catalog.market(NAMED, 50, policy=w.ctx.policy)
+        (answer,) = (one for one in market.answers if one.cloud == "vast")
+        assert answer.ok
+        assert answer.completeness == Completeness.stale(read_at, f"Vast's offers are from {read_at:%H:%M} UTC.")
+        assert market.completeness.proof is None
+
+
 async def test_a_cloud_that_stays_away_is_named_and_nothing_is_cheapest(w: World) -> None:
     w.arm("search_503", "tensordock", times=None)
     reply = await w.ask()
@@ -260,5 +373,6 @@ async def test_a_reading_that_never_ends_is_quoted_as_what_it_is(w: World) -> No
     view = await w.view(request_id)
     assert view.request.state is RequestState.PENDING
     card = text_of(request_message(view, w.ctx.policy))
-    assert "Still reading offers from" in card
+    assert "Not all offers of Vast were read." in card
+    assert "Still reading offers from" not in card
     assert "heapest" not in card

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from dataclasses import replace
 from decimal import Decimal
 
@@ -10,6 +11,7 @@ import pytest
 
 from bot.services.market.preflight import BAD_S, GOOD_S, Checks, refusal
 from bot.services.requests import quoting
+from bot.slack.blocks.request import request_message
 from bot.wiring import build_catalog
 from ledger.kernel.job import GpuConstraint, JobRequest
 from ledger.kernel.states import InstanceState, RequestState
@@ -67,6 +69,22 @@ async def test_a_cloud_that_fails_its_check_is_said_once_and_not_offered(w: Worl
     request_id, told = await quoted(w)
     assert {"runpod"} <= {option.cloud for option in (await w.view(request_id)).options} <= {"runpod", "tensordock"}
     assert told.count("vast is not bought from: the API key was revoked. See https://keys.example.") == 1
+
+
+@pytest.mark.parametrize("code", ["auth_failed", "unavailable", "unexpected_response", None])
+async def test_only_a_check_that_was_answered_leaves_the_market_whole(w: World, code: str | None) -> None:
+    silent = account(w, "tensordock", ok=False, problem="no usable answer", code=code or "")
+    if code is None:
+        silent.answer = None  # It never answers.
+    request_id, _ = await quoted(w)
+    view = await w.view(request_id)
+    assert "tensordock" not in {option.cloud for option in view.options}
+    card = str(request_message(view, w.ctx.policy).blocks)
+    late = r"it did not answer within [\d.]+ s whether the account can be used"
+    why = "no usable answer" if code is not None else late
+    assert re.search(rf"tensordock is not bought from: {why}\.", card)
+    refused = code == "auth_failed"
+    assert (any(option.marks for option in view.options), "heapest" in card) == (refused, refused)
 
 
 async def test_offers_that_the_account_cannot_pay_are_left_out_and_counted(w: World) -> None:

@@ -105,7 +105,7 @@ async def test_a_store_that_is_down_stops_the_move(w: World) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("refused", "why"),
-    [("fetch", "still fetched"), ("start", "not started"), ("train", "past its save")],
+    [("fetch", "still being fetched"), ("start", "not started"), ("train", "past its save")],
 )
 async def test_a_target_that_does_not_go_on_is_ended_before_the_source_resumes(
     w: World, refused: str, why: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from decimal import Decimal
 
 import pytest
@@ -15,6 +16,7 @@ from ledger.kernel.ids import short_id
 from ledger.kernel.states import SessionState
 from ledger.kernel.steps.migration_step import OVER, MigrationStep
 from ledger.models import Migration
+from providers.sandbox.agents import SandboxAgent
 from providers.sandbox.vast.sandbox import VastSandbox
 from tests.services.migrations.run import PLACE, SOURCE, TARGET, Run, running
 from tests.support.world import World
@@ -189,3 +191,59 @@ async def test_a_move_that_failed_before_the_source_was_lost_goes_on_there(w: Wo
         _, target = await run.sessions()
         assert target is not None
         assert (row.step, target.state) == (_M.DONE, SessionState.RUNNING), row.note
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("step", [_M.READY, _M.VERIFIED])
+async def test_no_step_that_nothing_names_pauses_the_last_machine(w: World, step: MigrationStep) -> None:
+    """The files of its store have no step in their names, and its agent reports no step of a checkpoint."""
+    async with running(w, hours=6) as run:
+        run.shelf.files.clear()
+        saved = int(run.first.step)
+        run.shelf.put("run/latest/model.pt", 1_000, w.clock.now())
+        run.first.saved_step = run.first.saved_at = None
+        target = _UnnamedSteps(run, saved)
+        await run.tick()
+        run.refuses |= {"train"} | ({"fetch"} if step is _M.VERIFIED else set())
+        await run.approved()
+        if step is _M.READY:
+            run.refuses |= {"save", "pause"}
+        row = await run.until(step)
+        if step is not _M.READY:
+            assert (row.is_step_inferred, row.saved_step) == (True, int(run.first.step))
+        await run.tick()
+        w.clouds["vast"].disturb(str((await run.row(SOURCE)).ref), "vanish")
+        for _ in range(20):
+            await run.tick()
+        run.refuses.clear()
+        row = await run.over()
+        _, session = await run.sessions()
+        assert session is not None
+        assert (row.step, session.state, len(w.alive())) == (_M.DONE, SessionState.RUNNING, 1), row.note
+        assert "pause" not in run.second.asks
+        assert run.second.step > target.saved
+
+
+class _UnnamedSteps:
+    """A store without steps in its names: the job on the target knows the step of its save by reading it."""
+
+    def __init__(self, run: Run, saved: int) -> None:
+        self.run, self.saved, self.source, self.target = run, saved, run._source, run._target
+        run._source, run._target = self._saves, self._resumes  # type: ignore[method-assign]
+
+    def _saves(self, agent: SandboxAgent, now: datetime) -> None:
+        if agent.job == "running" and "upload" in agent.asks and "save" not in self.run.refuses:
+            # It saves, trains on for a while, and pauses.
+            self.saved = int(agent.step) - 40
+            self.run.shelf.put("run/latest/model.pt", 1_000, now)
+        puts = self.run.put
+        self.run.put = lambda step, size=1_000: None  # type: ignore[method-assign]
+        self.source(agent, now)
+        self.run.put = puts  # type: ignore[method-assign]
+        agent.saved_step = agent.saved_at = None
+
+    def _resumes(self, agent: SandboxAgent, now: datetime) -> None:
+        asks = agent.asks
+        agent.asks = tuple(f"resume=x-{self.saved}" if ask.startswith("resume=") else ask for ask in asks)
+        self.target(agent, now)
+        agent.asks = asks

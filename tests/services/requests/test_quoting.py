@@ -243,7 +243,7 @@ async def test_further_pages_that_fail_leave_the_first_and_say_so(w: World) -> N
     assert ("vast", "search_503") in w.engine.faults.bitten
     assert len(market.offers) == 64
     assert market.completeness.extent is Extent.PARTIAL
-    assert market.completeness.why.startswith("Vast: not all offers were read (")
+    assert market.completeness.why.startswith("Not all offers of Vast were read (")
     assert market.completeness.proof is None
 
 

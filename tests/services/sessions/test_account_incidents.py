@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from decimal import Decimal
 
+import pytest
+
 from bot.services.sessions import account_incidents
 from ledger.kernel.states import GrantState, InstanceState, RequestState, SessionState
+from ledger.kernel.steps.grace import Cause
 from ledger.models import Instance, Notification
 from providers.sandbox.vast.sandbox import VastSandbox
 from tests.support.world import ALICE, World
@@ -101,3 +104,27 @@ async def test_a_cloud_that_gives_no_answer_is_no_incident(w: World) -> None:
     assert await account_incidents.accounts_due(w.ctx) == 0
     assert await pages(w, "account") == []
     w.engine.faults.disarm()
+
+
+@pytest.mark.parametrize("replacements", [0, 1])
+async def test_a_machine_whose_gpu_is_taken_when_its_account_is_paid_asks_or_is_replaced(
+    w: World, replacements: int
+) -> None:
+    w.tune(price_tolerance=Decimal(3), replacements=replacements)
+    await w.running(candidates=("vast",), hours=Decimal(6), run="python train.py")
+    ref = str((await gone(w)).ref)
+    await w.run(1200, 60)
+    vast(w).disturb(ref, "gpu_taken")
+    vast(w).disturb(ref, "credit_back")
+    await w.run(3600, 60)
+    books = await w.books()
+    assert [one.state for one in books.instances] == [InstanceState.LIVE] * (1 + replacements)
+    (grace,) = books.graces
+    assert (grace.cause, grace.replaced, grace.ended_at) == (Cause.MARKET, bool(replacements), None)
+    replies = [str(note.body.get("text")) for note in books.notifications if note.kind == "reply"]
+    refused = [text for text in replies if "could not start" in text]
+    assert len(refused) == 1
+    assert "tries again every 10 minutes" in refused[0]
+    (page,) = await pages(w, "account")
+    assert "Machines that stopped there are started again." in page.body["text"]
+    assert "1 machine could not be started: the GPUs are taken." in page.body["text"]

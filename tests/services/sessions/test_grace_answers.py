@@ -8,10 +8,13 @@ from typing import Any
 
 import pytest
 
-from bot.services.runtime.commands import AnswerGrace, Reply
-from bot.services.sessions import grace_answers
+from bot.rules.instances.power import PowerAction
+from bot.services.checkpoints.hold import disk_rate
+from bot.services.instances import power
+from bot.services.runtime.commands import AnswerGrace, Reply, Switch
+from bot.services.sessions import grace_answers, session_state
 from ledger.engine.db import Database
-from ledger.kernel.states import InstanceState, SessionState
+from ledger.kernel.states import GrantState, InstanceState, SessionState
 from ledger.kernel.steps.grace import GraceChoice
 from ledger.models import GraceRow, Instance
 from tests.support.clock import SteppedClock
@@ -156,3 +159,69 @@ async def test_a_job_is_replaced_beside_by_itself_after_ten_minutes(one: World) 
     await w.run(180, 30)
     assert [row.state for row in await rows(w)] == [InstanceState.LIVE] * 2
     assert (await grace_of(w)).replaced
+
+
+async def set_aside_alone(w: World, request_id: str) -> Instance:
+    """Its first machine works again and is stopped beside its replacement, which its cloud then loses."""
+    assert (await choose(w, request_id, GraceChoice.REPLACE)).ok
+    await w.run(120, 20)
+    first, _ = await rows(w)
+    back(w, first)
+    await w.run(180, 30)
+    first, second = await rows(w)
+    assert first.state is InstanceState.STOPPED
+    assert second.ref is not None
+    w.clouds["vast"].disturb(second.ref, "vanish")
+    return first
+
+
+async def test_a_machine_that_was_set_aside_starts_again_when_its_replacement_is_gone(one: World) -> None:
+    w = one
+    request_id = await offline(w)
+    await set_aside_alone(w, request_id)
+    await w.run(900, 30)
+    first, second = await rows(w)
+    assert (first.state, first.status, second.state) == (InstanceState.LIVE, "running", InstanceState.GONE)
+    books = await w.books()
+    assert books.sessions[0].state is SessionState.RUNNING
+    assert books.graces[0].outcome == "recovered"
+    starts = [grant for grant in books.grants if grant.kind == "start"]
+    assert [grant.state for grant in starts] == [GrantState.USED]
+
+
+async def test_a_machine_that_was_set_aside_and_can_not_start_reads_as_stopped_and_costs_its_disk(one: World) -> None:
+    w = one
+    request_id = await offline(w)
+    first = await set_aside_alone(w, request_id)
+    w.clouds["vast"].disturb(str(first.ref), "gpu_taken")
+    await w.run(1500, 30)
+    books = await w.books()
+    view = await w.session(books.sessions[0].id)
+    assert (await rows(w))[0].state is InstanceState.STOPPED
+    assert session_state.words(view) == "stopped, in grace"
+    assert session_state.now_usd_h(view) == disk_rate(first) < first.price_usd_h
+    texts = [str(note.body.get("text")) for note in books.notifications if note.kind == "reply"]
+    assert len([text for text in texts if "could not start" in text]) == 1
+    reply = await power.switch(w.ctx, Switch(request_id, facts(ALICE), PowerAction.START))
+    assert (reply.code, "Starting." in reply.sentence) == ("ordered", True)
+    stop = await power.switch(w.ctx, Switch(request_id, facts(ALICE), PowerAction.STOP, key="stop"))
+    assert stop.code == "ordered"
+
+
+async def test_an_extension_that_is_to_keep_a_disk_does_not_end_it(one: World) -> None:
+    w = one
+    w.tune(price_tolerance=Decimal(3))
+    request_id = await w.running(candidates=("vast",), hours=Decimal(6), disk_gb=900)
+    w.clouds["vast"].disturb(str((await rows(w))[0].ref), "credit_gone")
+    await w.run(300, 30)
+    before = await grace_of(w)
+    assert before.usd_h * 12 > before.limit_usd > before.usd_h * 6
+    more = await w.more(request_id, "6", reason="keep it")
+    await w.settle()
+    assert (await w.decide(str(more.data["request_id"]))).ok
+    await w.run(3600, 120)
+    after = await grace_of(w)
+    assert (after.ended_at, len(w.alive())) == (None, 1)
+    assert after.limit_usd == before.limit_usd + before.usd_h * 6
+    await w.run(11.5 * 3600, 600)
+    assert ((await w.books()).sessions[0].end_code, w.alive()) == ("hours_cap", [])

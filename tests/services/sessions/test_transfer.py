@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import timedelta
+from dataclasses import replace
+from datetime import datetime, timedelta
 from decimal import Decimal
 
 import pytest
@@ -16,7 +17,9 @@ from bot.services.access.key_holders import keys_of
 from bot.services.access.sharing import ShareWith
 from bot.services.billing import costs
 from bot.services.billing.metering import cost_now
+from bot.services.billing.within_hours import accrue_owner_change
 from bot.services.instances import power
+from bot.services.runtime.clock_guard import CONFIRM_S, ClockInDoubt, GuardedClock
 from bot.services.runtime.commands import Reply, Switch
 from bot.services.sessions import service, transfer
 from bot.services.sessions.transfer import AnswerOffer, OfferSession
@@ -29,6 +32,7 @@ from ledger.queries.views import SessionView
 from tests.api.door import code_of, opened
 from tests.services.access.test_sharing import key_of
 from tests.services.nodes.test_key_writes import machine
+from tests.support.clock import SteppedClock
 from tests.support.wire import RealReach
 from tests.support.world import ALICE, BOB, CAROL, DAVE, World, facts
 
@@ -68,6 +72,50 @@ async def kinds(w: World) -> list[str]:
     return [one.kind for one in (await w.books()).events if one.kind.startswith("session.") and "ffer" in one.kind] + [
         one.kind for one in (await w.books()).events if one.kind == EventKind.SESSION_TRANSFERRED
     ]
+
+
+class _Ahead(SteppedClock):
+    """The same time as another clock, of a machine whose wall clock is fifty minutes ahead."""
+
+    def __init__(self, base: SteppedClock) -> None:
+        self._base = base
+
+    def now(self) -> datetime:
+        return self._base.now() + timedelta(minutes=50)
+
+    def monotonic(self) -> float:
+        return self._base.monotonic()
+
+
+async def test_a_clock_in_doubt_books_nothing_for_a_change_of_owner(w: World) -> None:
+    request_id = await running(w)
+    await w.run(600, 300)
+    assert (await offer(w, request_id)).ok
+    before = len((await w.books()).entries)
+    trusted, w.ctx = w.ctx, replace(w.ctx, clock=GuardedClock(_Ahead(w.clock), confirm_s=CONFIRM_S))
+    refused = await answer(w, request_id)
+    assert (refused.ok, refused.code) == (False, "clock_wrong")
+    assert refused.sentence.startswith("Nothing can be transferred while the clock is wrong: ")
+    assert ((await session(w)).owner, len((await w.books()).entries)) == (ALICE.ref, before)
+    w.ctx = trusted
+    assert (await answer(w, request_id)).code == "transferred"
+    await w.run(300, 30)
+    assert (await w.end(request_id, DAVE)).ok
+    await w.run(300, 30)
+    used_usd = sum((one.amount_usd for one in (await w.books()).entries if one.kind in USED), Decimal(0))
+    assert used_usd == pytest.approx(w.bill(), abs=Decimal("0.01"))
+
+
+async def test_a_change_of_owner_is_not_booked_while_the_clock_is_in_doubt(w: World) -> None:
+    await running(w)
+    await w.run(600, 300)
+    doubted = replace(w.ctx, clock=GuardedClock(_Ahead(w.clock), confirm_s=CONFIRM_S))
+    (row,) = (await w.books()).instances
+    before = len((await w.books()).entries)
+    with pytest.raises(ClockInDoubt, match=r"^The change of owner is not booked while the clock is wrong: "):
+        async with w.ctx.db.write() as tx:
+            await accrue_owner_change(doubted, tx, row.id, doubted.clock.now())
+    assert len((await w.books()).entries) == before
 
 
 async def test_the_new_owner_gets_the_session_its_later_costs_and_its_keys(w: World) -> None:

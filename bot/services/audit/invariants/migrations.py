@@ -89,7 +89,9 @@ def _check(facts: _Facts, row: Migration) -> Iterator[Violation]:
         yield Violation("a migration is checked until it ended", row.id, f"it is {row.step}, due {row.due_at}")
     if not row.saved_from or row.saved_bytes <= 0:
         yield Violation("a run that moves has a verified copy", row.id, "no verified save is stored")
-    if row.step in TARGET_MAY_RUN and any(_trains(node, row) for node in facts.nodes.get(source.id, ())):
+    # A source that comes back after a take-over is paused with the answer to its next check-in.
+    paused = row.step in TARGET_MAY_RUN and row.taken_over_at is None
+    if paused and any(_trains(node, row) for node in facts.nodes.get(source.id, ())):
         yield Violation("one trainer for a run", row.id, f"the source trains, and the target may since {row.step}")
     held = target is not None and row.started_at is None
     if held and target is not None and any(_started(node) for node in facts.nodes.get(target.id, ())):

@@ -11,6 +11,7 @@ from ledger.kernel.grant import GrantKind
 from ledger.kernel.states import ENDABLE_SESSION, OPEN_INSTANCE, PART_OF_SET, SessionState
 from ledger.models import GrantRow, Instance
 from ledger.queries.audit import Books
+from ledger.queries.runs.machines import machines
 
 WHOLE = "a set runs whole or not at all"
 APPROVED = "never a machine more than approved"
@@ -61,7 +62,7 @@ def _sets(books: Books) -> Iterator[Violation]:
     for row in books.instances:
         rows[row.session_id].append(row)
     for session in (one for one in books.sessions if one.nodes > 1):
-        mine = rows[session.id]
+        mine = machines(rows[session.id])
         if sorted(row.node_rank if row.node_rank is not None else -1 for row in mine) != list(range(session.nodes)):
             yield Violation(WHOLE, session.id, "its machines do not have one rank each")
         if len({(row.cloud, row.account, row.offer.get("region")) for row in mine}) > 1:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from datetime import datetime, timedelta
+from decimal import Decimal
 
 from bot.services.audit.invariants.announced import SCHEDULER
 from bot.services.audit.invariants.world import Violation
 from ledger.kernel.actor import SYSTEM
 from ledger.kernel.end_reason import APPROVED, EndReason
+from ledger.kernel.entry_kind import USED
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.job import volume_of
 from ledger.kernel.proof import VOLUME_ABSENCE_OVER, ProofKind
@@ -26,7 +28,10 @@ NOTICED = "no volume is deleted by its amount without its days of notices"
 BY_NOBODY = "only a person, a written end or days of notices delete a volume"
 LOOKED_FOR = "a volume counts as lost after an hour of its own reads"
 BESIDE = "a machine is where its volume is"
+EXCESS = "a volume costs at most its approvals, its limit beyond them and one day"
 DAY = timedelta(days=1)
+#: Hours for which a due deletion may be late: at night nobody is there to unmount a volume.
+LATE_H = 6
 OURS = frozenset({SCHEDULER, SYSTEM.ref})
 
 
@@ -35,7 +40,13 @@ def check(books: Books) -> list[Violation]:
     rows: defaultdict[str, list[Instance]] = defaultdict(list)
     for row in books.instances:
         rows[row.session_id].append(row)
-    return [*_volumes(books, rows), *_deletions(books), *_ends(books, rows), *_mounted(books, rows)]
+    return [
+        *_volumes(books, rows),
+        *_deletions(books),
+        *_ends(books, rows),
+        *_excess(books, rows),
+        *_mounted(books, rows),
+    ]
 
 
 def _volumes(books: Books, rows: dict[str, list[Instance]]) -> Iterator[Violation]:
@@ -77,6 +88,24 @@ def _deletions(books: Books) -> Iterator[Violation]:
         if days < 1 or given < days:
             text = f"{given} notices were given in {days} days"
             yield Violation(NOTICED, event.subject, text)
+
+
+def _excess(books: Books, rows: dict[str, list[Instance]]) -> Iterator[Violation]:
+    """Check what a volume cost that its amounts no longer paid: at most its limit beyond them, and one day."""
+    for session in books.sessions:
+        if session.volume_excess_usd is None or session.volume_grace_at is None:
+            continue
+        mine = {row.id: row for row in rows.get(session.id, [])}
+        used = [entry for entry in books.entries if entry.instance_id in mine and entry.kind in USED]
+        spent_usd = sum((entry.amount_usd for entry in used), Decimal(0))
+        approved_usd = sum(
+            (grant.total_cap_usd for grant in books.grants if grant.session_id == session.id), Decimal(0)
+        )
+        rate_usd_h = max((row.price_usd_h for row in mine.values()), default=Decimal(0))
+        # A day of notices, and the hours that are booked or deleted late.
+        most_usd = approved_usd + session.volume_excess_usd + rate_usd_h * (24 + LATE_H)
+        if spent_usd > most_usd and session.ended_at is not None:
+            yield Violation(EXCESS, session.id, f"it cost ${spent_usd}, and at most ${most_usd} was possible")
 
 
 def notices(books: Books, session_id: str) -> list[datetime]:

@@ -77,8 +77,12 @@ def _in_grace(session: Session, row: Instance, grace: GraceRow, lead: str, now: 
     spot = bool(row.offer.get("spot"))
     found = trouble(row.status, spot=spot, other=row.other_gpus) if row.status else None
     why = found.sentence if found is not None else SILENT_SENTENCE
-    if grace.cause is Cause.ACCOUNT:
+    if row.state is InstanceState.STOPPED and not grace.replaced:
+        why = "GPU Shopper stopped it beside its replacement, which has ended."
+    elif grace.cause is Cause.ACCOUNT:
         why = paused(row.cloud, grace.account_code)
+    elif grace.account_code and grace.cause is Cause.MARKET:
+        why = "Its account can be used again, but its GPU is taken."
     risk = "" if grace.at_risk is AtRisk.NOTHING else f"What would be lost: {grace.at_risk.label}."
     costs = session_state.grace_line(grace, now, when(grace.until))
     text = f":warning: {lead} does not work now. {safe(why, SENTENCE_MAX)} {costs} {risk}"

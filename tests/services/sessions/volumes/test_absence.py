@@ -149,3 +149,18 @@ async def test_one_that_a_machine_of_somebody_mounts_is_not_deleted_and_its_owne
     await w.end(machine)
     await w.run(400, 20)
     assert there(w) == []
+
+
+async def test_a_cloud_that_only_lists_its_volumes_must_miss_one_for_longer(w: World) -> None:
+    """Two hours of a short listing. A read there is the same list once more, so an hour of reads lost the volume."""
+    await ready(w, clouds=("lambda",))
+    (ref,) = there(w)
+    w.arm("volumes_short", "lambda", times=10_000)
+    await w.run(2 * 3600, 120)
+    assert (await row(w)).absent_at != []
+    w.engine.faults.disarm()
+    await w.run(900, 60)
+    assert ((await session(w)).state, (await row(w)).absent_at, there(w)) == (SessionState.RUNNING, [], [ref])
+    w.clouds["lambda"].account.file_systems.pop(ref)  # type: ignore[attr-defined]
+    await w.run(7 * 3600, 300)
+    assert ((await row(w)).state, (await row(w)).outcome_code) == (InstanceState.GONE, EndReason.LOST)

@@ -21,8 +21,9 @@ from tests.support.world import ALICE, World
 WEEK = timedelta(days=7)
 
 
-async def grown(w: World, size_gb: int, **changes: Any) -> str:
-    """A file system approved for 100 GB that grows at night to so many."""
+async def grown(w: World, size_gb: int, excess_usd: int = 10_000, **changes: Any) -> str:
+    """A file system approved for 100 GB that grows at night to so many. Its days of notices may cost much more."""
+    w.tune(volume_excess_usd=Decimal(excess_usd))
     await ready(w, size_gb=100, clouds=("lambda",), **{"hours": Decimal(14 * 24), **changes})
     assert (await row(w)).cloud == LAMBDA
     (ref,) = there(w)
@@ -154,3 +155,32 @@ async def test_the_card_shows_what_of_the_limit_is_for_notices(w: World) -> None
     assert "7 days of notices at up to 200 GB" in option.estimate["notices"]
     hourly = option.price_usd_h
     assert option.worst_usd >= hourly * 48 + 2 * hourly * 168
+
+
+async def test_its_days_of_notices_cost_at_most_their_limit_beyond_the_approval_and_become_fewer(w: World) -> None:
+    """A volume that grew 300-fold cost 12.5 times of what was approved, and nobody decided about it."""
+    ref = await grown(w, 6000, 50)
+    approved_usd = sum((one.total_cap_usd or Decimal(0) for one in (await w.books()).approvals), Decimal(0))
+    began_at = w.clock.now()
+    await days(w, 1)
+    await w.run(300, 60)
+    assert there(w) == [ref]
+    while there(w) and w.clock.now() < began_at + WEEK:
+        await days(w, 0.05)
+        await w.run(300, 60)
+    over, books = await session(w), await w.books()
+    assert (over.state, over.end_code) == (SessionState.TERMINATED, "budget_cap")
+    assert "Nobody approved its cost in 2 days of notices." in over.end_reason
+    spent_usd = sum((one.amount_usd for one in books.entries if one.kind == "accrue"), Decimal(0))
+    rate_usd_h = (await row(w)).price_usd_h
+    assert approved_usd < spent_usd <= approved_usd + 50 + rate_usd_h * 2
+    assert len(await notices(w)) == 2
+
+
+async def test_a_volume_whose_day_costs_more_than_the_limit_has_a_day_of_notices(w: World) -> None:
+    ref = await grown(w, 6000, 0)
+    await days(w, 0.95)
+    assert (there(w), len(await notices(w))) == ([ref], 1)
+    await days(w, 0.1)
+    await w.run(600, 60)
+    assert there(w) == []
