@@ -1,4 +1,4 @@
-"""ServerShare the HTTP server between Slack, nodes, programs and strangers, so that none of them can stop the others.
+"""Share the HTTP server between Slack, nodes, programs and strangers, so that none of them can stop the others.
 
 A call takes a slot of its share before anything expensive is done for it, and gives it back when its answer has left
 the process. Who calls is read off the head of a request: Slack by its signature, nodes and programs by a token that was

@@ -13,6 +13,7 @@ from pydantic import BaseModel, Field
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from bot.outbound.service_calls import WRITABLE
+from bot.shared_read import SharedRead
 
 CHECK_TIMEOUT_S = 2.0
 #: The results of the checks are good for so long.
@@ -79,20 +80,21 @@ class _Latest:
 
     def __init__(self, checks: Checks, timeout_s: float) -> None:
         self._checks, self._timeout_s = checks, timeout_s
-        self._running: asyncio.Task[dict[str, bool]] | None = None
+        self._read = SharedRead(self._run)
+        self._latest: dict[str, bool] = {}
         self._until_s = 0.0
 
     async def results(self) -> dict[str, bool]:
         """Return which checks pass."""
-        loop = asyncio.get_running_loop()
-        if self._running is None or (self._running.done() and loop.time() >= self._until_s):
-            self._running = asyncio.create_task(self._run(), name="health checks")
-        return await asyncio.shield(self._running)  # A caller who goes away stops nobody's answer.
+        if asyncio.get_running_loop().time() < self._until_s:
+            return self._latest
+        return await self._read()
 
     async def _run(self) -> dict[str, bool]:
         passed = await asyncio.gather(*(_passes(n, c, self._timeout_s) for n, c in self._checks.items()))
+        self._latest = dict(zip(self._checks, passed, strict=True))
         self._until_s = asyncio.get_running_loop().time() + CHECKED_S
-        return dict(zip(self._checks, passed, strict=True))
+        return self._latest
 
 
 async def _passes(name: str, check: Callable[[], Awaitable[None]], timeout_s: float) -> bool:

@@ -19,6 +19,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from bot.api.dependencies import SCOPE_FIELD
+from bot.shared_read import SharedRead
 
 STYLE = (
     "body{font:15px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:60rem;padding:0 1rem;color:#1d1c1d}"
@@ -54,7 +55,8 @@ class OpenPages:
 
     def __init__(self, document: Callable[[], dict[str, Any]]) -> None:
         self._document = document
-        self._making: asyncio.Future[tuple[_Bytes, _Bytes]] | None = None
+        self._read = SharedRead(self._run)
+        self._latest: tuple[_Bytes, _Bytes] | None = None
 
     async def docs(self, request: Request) -> Response:
         """Serve the page."""
@@ -67,9 +69,11 @@ class OpenPages:
         return _response(request, document_bytes, "application/json", {})
 
     async def _pages(self) -> tuple[_Bytes, _Bytes]:
-        if self._making is None or (self._making.done() and self._making.cancelled()):
-            self._making = asyncio.ensure_future(asyncio.to_thread(self._make))
-        return await asyncio.shield(self._making)  # A caller who goes away stops nobody's page.
+        return self._latest or await self._read()
+
+    async def _run(self) -> tuple[_Bytes, _Bytes]:
+        self._latest = await asyncio.to_thread(self._make)
+        return self._latest
 
     def _make(self) -> tuple[_Bytes, _Bytes]:
         document = self._document()

@@ -51,7 +51,7 @@ class SessionCredential(Base):
     person: Mapped[str] = mapped_column(SafeString(96))
     added_by: Mapped[str] = mapped_column(SafeString(96))
     created_at: Mapped[datetime] = mapped_column(UtcDateTime)
-    #: Until when it counted: the session got another owner. Such a row counts never again, whoever the owner is.
+    #: Until when it counted: the session got another owner. Such a row never counts again, whoever the owner is.
     until: Mapped[datetime | None] = mapped_column(UtcDateTime)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from decimal import Decimal
 from typing import Final
 
 from bot.rules.instances.power import PowerAction
@@ -38,7 +39,7 @@ async def authorize_start(tx: Tx, row: Instance, session: Session, approved: App
         approval_id=approved.approval_id,
         session_id=session.id,
         price_cap_usd_h=approved.usd_h,
-        total_cap_usd=used.total_cap_usd * 0,
+        total_cap_usd=Decimal(0),
         hours=used.hours,
         until=session.deadline or now,
         now=now,

@@ -28,10 +28,10 @@ from bot.services.market.answers import (
     still_reading,
 )
 from bot.services.market.copies import CopyTerms
-from bot.services.market.one_read import OneRead
 from bot.services.market.preflight import Checks
 from bot.services.market.reads import CloudOffers, CloudReads, Question, in_micros
 from bot.services.market.snapshots import Snapshots
+from bot.shared_read import SharedRead
 from ledger.kernel.clock import Clock
 from ledger.kernel.ids import hex_token
 from ledger.kernel.job import GpuConstraint, JobRequest, SpotPolicy
@@ -148,10 +148,10 @@ class Catalog:
         self._unused = tuple(unused)
         self._providers = providers
         #: What the installation's own sessions showed, which corrects the expected speed and start of every offer.
-        self.own_history = OneRead(read_runs)
+        self.own_history = SharedRead(read_runs)
         #: The configuration that the makers of a model published, by its name.
         self.read_model = read_model
-        self._read_hosts = OneRead(read_hosts)
+        self._read_hosts = SharedRead(read_hosts)
         self._clock = clock
         self._reads = CloudReads(providers, clock, deadline_s)
         #: How long each question waits for the rest of a cloud; None: until all of it was read.

@@ -107,7 +107,7 @@ class CloudReads:
         if known and now_s - known.ended_s < self._keep_s(cloud) and (since_s is None or known.at_s >= since_s):
             return self._as_it_is_now(known)
         if since_s is None and now_s < self._slow.get(cloud, now_s):
-            sentence = f"{cloud} accepts no more calls for now."
+            sentence = f"{cloud} limits its rate of calls, and is read again soon."
             return CloudOffers(_failed(cloud, self._clock.now(), sentence), ())
         result = await asyncio.shield(self._started(asked, since_s, whole=whole).first)
         # The cloud may have reported a rate limit just now: its last answer is better than none.

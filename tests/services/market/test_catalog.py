@@ -148,7 +148,9 @@ async def test_the_time_that_a_cloud_names_is_waited(w: World) -> None:
         w.use({"vast": slow})
         assert "too often" in said(await w.ctx.catalog.market(JOB, 50))["vast"]
         w.clock.advance(29)
-        assert said(await w.ctx.catalog.market(JOB, 50)) == {"vast": "vast accepts no more calls for now."}
+        assert said(await w.ctx.catalog.market(JOB, 50)) == {
+            "vast": "vast limits its rate of calls, and is read again soon."
+        }
         assert limited.calls == 1
         w.clock.advance(1)
         await w.ctx.catalog.market(JOB, 50)

@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-class OneRead(Generic[T]):
+class SharedRead(Generic[T]):
     """Run a read once for all who ask meanwhile. Nothing is kept after its end: who asks then reads anew."""
 
     def __init__(self, read: Callable[[], Awaitable[T]]) -> None:

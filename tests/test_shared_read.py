@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from bot.services.market.one_read import OneRead
+from bot.shared_read import SharedRead
 
 
 async def test_those_who_ask_meanwhile_share_one_read_and_later_ones_read_anew() -> None:
@@ -18,7 +18,7 @@ async def test_those_who_ask_meanwhile_share_one_read_and_later_ones_read_anew()
         await go.wait()
         return reads
 
-    shared = OneRead(read)
+    shared = SharedRead(read)
     asking = [asyncio.create_task(shared()) for _ in range(5)]
     await asyncio.sleep(0)
     asking[0].cancel()  # It takes the answer from nobody else.
@@ -36,7 +36,7 @@ async def test_a_failure_reaches_all_who_ask_and_is_not_kept() -> None:
             raise error
         return "read"
 
-    shared = OneRead(read)
+    shared = SharedRead(read)
     found = await asyncio.gather(shared(), shared(), return_exceptions=True)
     assert [str(one) for one in found] == ["no", "no"]
     assert await shared() == "read"
