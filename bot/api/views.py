@@ -170,7 +170,7 @@ def session_out(
         ran_s=seconds_run(session, session.ended_at or now),
         status=row.status if row else "",
         lost_machine=lost_machine(view),
-        state_text=states.words(view),
+        state_text=states.words(view, now),
         grace=_grace(view, now) if live and view.grace is not None else None,
         ends_early_at=session.early_end_at if live else None,
         ends_early_because=(session.early_end_reason or "") if live else "",

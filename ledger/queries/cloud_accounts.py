@@ -1,4 +1,7 @@
-"""List the accounts at clouds that rows belong to, by the key's fingerprint, and move rows to another key's account."""
+"""List the accounts at clouds that rows belong to, move rows to another key's account, and note listings of accounts.
+
+An account is known by the fingerprint of its key.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,14 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
 
 from ledger.core import lock_families, record
+from ledger.engine.db import insert_for
 from ledger.kernel.actor import Actor
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.states import OPEN_INSTANCE, InstanceState, OrphanState
-from ledger.models import BillLine, Instance, Orphan, Session
+from ledger.models import BillLine, Instance, Mark, Orphan, Session
+
+#: The marks of complete listings, each named by cloud and account.
+LISTED = "listed/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +52,21 @@ async def accounts_in_use(tx: AsyncSession) -> list[AccountInUse]:
             more = found.get((cloud, account), AccountInUse(cloud, account, 0, since))
             found[cloud, account] = AccountInUse(cloud, account, more.count + count, min(more.since, since))
     return [found[key] for key in sorted(found)]
+
+
+async def note_listing(tx: AsyncSession, cloud: str, account: str, at: datetime) -> None:
+    """Note that an account's instances were listed completely at this time."""
+    insert = insert_for(tx, Mark).values(name=f"{LISTED}{cloud}/{account}", value="", at=at)
+    await tx.execute(insert.on_conflict_do_update(index_elements=["name"], set_={"at": at}, where=Mark.at < at))
+
+
+async def listing_times(tx: AsyncSession, accounts: Collection[tuple[str, str]]) -> dict[tuple[str, str], datetime]:
+    """Return by `(cloud, account)` when each account was last noted as listed; one that never was is left out."""
+    names = {f"{LISTED}{cloud}/{account}": (cloud, account) for cloud, account in accounts}
+    if not names:
+        return {}
+    rows = await tx.execute(select(Mark.name, Mark.at).where(Mark.name.in_(names)))
+    return {names[name]: at for name, at in rows}
 
 
 async def open_there(tx: AsyncSession, accounts: Collection[tuple[str, str]]) -> list[tuple[Instance | Orphan, str]]:

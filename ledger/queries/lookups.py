@@ -325,3 +325,13 @@ async def advances_of(tx: AsyncSession, request_ids: Collection[str]) -> dict[st
     for row in await tx.scalars(select(AdvanceApproval).where(*mine).order_by(AdvanceApproval.at)):
         found[row.request_id].append(row)
     return found
+
+
+async def instances_page(tx: AsyncSession, *, whose: Whose | None, live: bool, limit: int) -> list[Instance]:
+    """Return instances from the newest on; of everybody's sessions when `whose` is None."""
+    query = select(Instance).order_by(Instance.id.desc()).limit(limit)
+    if live:
+        query = query.where(Instance.state.in_(OPEN_INSTANCE))
+    if whose is not None:
+        query = query.where(Instance.session_id.in_(select(Session.id).where(whose.where(Session.owner))))
+    return list(await tx.scalars(query))

@@ -33,6 +33,7 @@ from ledger.models import (
     WaitLimits,
 )
 from ledger.queries.access import Whose, own_or_shared, shared_with
+from ledger.queries.cloud_accounts import listing_times
 from ledger.queries.jobs.command_claims import ended_counts
 from ledger.queries.jobs.resume_points import resume_sentences
 from ledger.queries.lookups import current_quote, open_advances, override_of, session_of
@@ -116,6 +117,8 @@ class SessionView:
     shared_with: tuple[str, ...] = ()
     #: The newest migration that it is the source or the target of.
     migration: Migration | None = None
+    #: When the cloud's listing last covered that instance, to the minute; None: not since this is noted.
+    listed_at: datetime | None = None
     #: The other machines of its set, whose first one is `instance`, each with what is booked of it.
     others: tuple[tuple[Instance, Booked], ...] = ()
     #: Of a queue that its machines share: how many commands are done, and how many failed.
@@ -229,16 +232,6 @@ async def sessions_page(
     return await views_of_sessions(tx, (await tx.scalars(query)).all())
 
 
-async def instances_page(tx: AsyncSession, *, whose: Whose | None, live: bool, limit: int) -> list[Instance]:
-    """Return instances from the newest on; of everybody's sessions when `whose` is None."""
-    query = select(Instance).order_by(Instance.id.desc()).limit(limit)
-    if live:
-        query = query.where(Instance.state.in_(OPEN_INSTANCE))
-    if whose is not None:
-        query = query.where(Instance.session_id.in_(select(Session.id).where(whose.where(Session.owner))))
-    return list(await tx.scalars(query))
-
-
 async def requests_page(
     tx: AsyncSession, *, whose: Whose | None, waiting: bool, before: str | None, limit: int
 ) -> list[Request]:
@@ -281,14 +274,7 @@ async def views_of_sessions(tx: AsyncSession, sessions: Sequence[Session]) -> li
     newest, further = _machines(sessions, rows)
     sharing = [s.id for s in sessions if s.dealt_commands]
     ended = await ended_counts(tx, sharing) if sharing else {}
-    grants = {
-        g.session_id: g
-        for g in await tx.scalars(
-            select(GrantRow)
-            .where(GrantRow.session_id.in_(ids), GrantRow.kind.in_(["create", "replace"]))
-            .order_by(GrantRow.created_at, GrantRow.seq)
-        )
-    }
+    grants = await _grants(tx, ids)
     booked = await booked_of(tx, ids)
     longer = await extension_caps(tx, ids)
     agents = await nodes_of(tx, [row.id for row in newest.values()])
@@ -299,6 +285,7 @@ async def views_of_sessions(tx: AsyncSession, sessions: Sequence[Session]) -> li
     graces = await graces_of_sessions(tx, ids)
     replaced = [row.id for key, row in newest.items() if key in grants and grants[key].kind == GrantKind.REPLACE]
     resumed = await resume_sentences(tx, replaced) if replaced else {}
+    listed = await listing_times(tx, {(row.cloud, row.account) for row in newest.values()})
     found = []
     for s in sessions:
         others = further[s.id]
@@ -322,6 +309,7 @@ async def views_of_sessions(tx: AsyncSession, sessions: Sequence[Session]) -> li
                 unknown=unknown,
                 shared_with=shared.get(s.request_id, ()),
                 migration=moves.get(s.id),
+                listed_at=listed.get((row.cloud, row.account)) if row else None,
                 others=tuple((one, every.get(one.id, NOTHING)) for one in others),
                 ended_commands=ended.get(s.id, (0, 0)),
                 resumed=resumed.get(row.id, "") if row else "",
@@ -329,6 +317,13 @@ async def views_of_sessions(tx: AsyncSession, sessions: Sequence[Session]) -> li
             )
         )
     return found
+
+
+async def _grants(tx: AsyncSession, session_ids: Sequence[str]) -> dict[str, GrantRow]:
+    """Return by session the grant of its newest machine, without extensions."""
+    machine_kinds = (GrantRow.session_id.in_(session_ids), GrantRow.kind.in_([GrantKind.CREATE, GrantKind.REPLACE]))
+    grants = select(GrantRow).where(*machine_kinds).order_by(GrantRow.created_at, GrantRow.seq)
+    return {grant.session_id: grant for grant in await tx.scalars(grants)}
 
 
 async def pending_requests(tx: AsyncSession, *, whose: Whose | None = None, limit: int = 50) -> list[Request]:
@@ -390,8 +385,8 @@ async def _of_instance(tx: AsyncSession, text: str, *, past: bool) -> tuple[Requ
 
 async def session_to_change(tx: AsyncSession, text: str) -> Session | None:
     """Lock and return the session that `text` names. None, or LookupError, as with `resolve`."""
-    _, found = await resolve(tx, text)
-    if found is None:
-        return None
-    await lock_family(tx, Session, found.id)
-    return await tx.get_one(Session, found.id, populate_existing=True)
+    _, session = await resolve(tx, text)
+    if session is not None:
+        await lock_family(tx, Session, session.id)
+        await tx.refresh(session)
+    return session

@@ -47,8 +47,8 @@ from bot.services.runtime import recovery_mode as runtime_recovery_mode
 from bot.services.runtime.commands import Reply
 from ledger.kernel.states import OrphanState
 from ledger.queries.access import owned_sessions
+from ledger.queries.lookups import instances_page
 from ledger.queries.orphans import every_orphan, unknown_instances
-from ledger.queries.views import instances_page
 from providers.contract import Preflight
 from providers.registry import REGISTRY
 

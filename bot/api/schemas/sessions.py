@@ -247,7 +247,7 @@ class SessionOut(Out):
     end_reason: str = Field(description="Why it ended, in words.")
     status: str = Field(description="Its state in words.")
     lost_machine: str = optional("After its machine was lost: why, and what follows. Else empty.", "")
-    state_text: str = optional("Its state as lists show it, such as running, or outbid, in grace.", "")
+    state_text: str = optional("Its state as lists show it: running, running as of 14:02 UTC, or outbid, in grace.", "")
     grace: GraceOut | None = optional("Its machine that stopped working and is kept; null where there is none.")
     ends_early_at: datetime | None = optional(
         "An end before the approved one that was announced; null when there is none."

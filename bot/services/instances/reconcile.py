@@ -41,6 +41,7 @@ from ledger.kernel.event_kind import EventKind
 from ledger.kernel.proof import Absence, ProofOfEnd
 from ledger.kernel.states import InstanceState
 from ledger.models import GrantRow, Instance, Request
+from ledger.queries.cloud_accounts import note_listing
 from ledger.queries.lookups import Open, OpenInstance, open_instances, open_instances_of
 from ledger.queries.nodes import open_exchange
 from ledger.queries.runs.graces import open_grace
@@ -55,6 +56,8 @@ log = logging.getLogger(__name__)
 FEW = 50
 #: Instances of a large fleet with something to do that are read by one statement.
 READ_AT_ONCE = 500
+#: A complete listing of an account is noted in the ledger at most this often.
+LISTING_NOTED_EVERY = timedelta(minutes=1)
 RUNNING_STATES = frozenset({InstanceState.LIVE, InstanceState.STOPPED})
 
 
@@ -106,6 +109,8 @@ async def observe(ctx: Context, cloud: str) -> Pass:
     )
     await note_reported_restarts(ctx, running, seen, ctx.clock.now())
     ctx.listed_at[cloud] = max(ctx.listed_at.get(cloud, listing.at), listing.at)
+    if rows:
+        await _note_listing(ctx, provider, listing.at)
     held = {item.ref for item in seen.values()}
     found_orphans = await note_orphans(ctx, provider, listing, len(running), held, any_open=orphans)
     if any(_is_repriced(row, seen.get(row.id)) for row in rows):
@@ -115,6 +120,16 @@ async def observe(ctx: Context, cloud: str) -> Pass:
         ctx.hints.instances.set()
         ctx.hints.requests.set()
     return Pass(len(listing.items), urgent=found_orphans or any(_is_urgent(row) for row in rows), problem=problem or "")
+
+
+async def _note_listing(ctx: Context, provider: Provider, at: datetime) -> None:
+    """Note once a minute that the account was listed, so that every list says from when *running* is."""
+    noted_at = ctx.listing_noted_at.get(provider.name)
+    if noted_at is not None and at - noted_at < LISTING_NOTED_EVERY:
+        return
+    async with ctx.db.write() as tx:
+        await note_listing(tx, provider.name, provider.account, at)
+    ctx.listing_noted_at[provider.name] = at
 
 
 async def _busy(

@@ -77,6 +77,8 @@ class Context:
     hints: Hints = field(default_factory=Hints)
     #: When this process last listed each cloud.
     listed_at: dict[str, datetime] = field(default_factory=dict)
+    #: When this process last noted in the ledger that it listed a cloud.
+    listing_noted_at: dict[str, datetime] = field(default_factory=dict)
     #: Since when this process, its clock in doubt, saw each create without an outcome, in monotonic seconds.
     undecided_since_s: dict[str, float] = field(default_factory=dict)
     pressure: Pressure = field(default_factory=Pressure)

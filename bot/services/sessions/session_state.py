@@ -5,7 +5,7 @@ A machine that its cloud stopped, took back or lost is not *running*, and costs 
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Final
 
@@ -22,11 +22,14 @@ from ledger.models import GraceRow, Instance
 from ledger.queries.views import SessionView
 from providers.contract import InstanceStatus
 
+#: A machine counts as running for so long after the newest sign of it.
+RECENT: Final = timedelta(minutes=5)
+
 _BY_STATUS: Final = {InstanceStatus.OFFLINE: "out of contact", InstanceStatus.ERROR: "failed"}
 
 
-def words(view: SessionView) -> str:
-    """Name the state of a session, as in `0t5cnx is outbid, in grace`."""
+def words(view: SessionView, now: datetime) -> str:
+    """Name the state of a session, as in `0t5cnx is outbid, in grace` or `0t5cnx is running as of 14:02 UTC`."""
     session, row, grace = view.session, view.instance, view.grace
     if view.retained_disk and session.state is SessionState.TERMINATING:
         return "only its disk is left"
@@ -38,8 +41,20 @@ def words(view: SessionView) -> str:
         return "launching a replacement" if row.reachable_at is None else state_words(session.state)
     wrong = problem(row, grace)
     if not wrong:
-        return state_words(session.state)
+        return f"{state_words(session.state)}{_as_of(view, row, now)}"
     return f"{wrong}, in grace" if grace is not None else wrong
+
+
+def _as_of(view: SessionView, row: Instance, now: datetime) -> str:
+    """Return the time of the newest sign of a machine, where that is not recent; "" where it is.
+
+    A sign is its cloud's listing, a report of its agent, or its first login.
+    """
+    signs = (view.listed_at, view.node.at if view.node is not None else None, row.reachable_at)
+    seen_at = max((at for at in signs if at is not None), default=None)
+    if seen_at is None or now - seen_at <= RECENT:
+        return ""
+    return f" as of {seen_at:{'%H:%M' if seen_at.date() == now.date() else '%Y-%m-%d %H:%M'}} UTC"
 
 
 def problem(row: Instance, grace: GraceRow | None) -> str:

@@ -116,7 +116,7 @@ def _sessions(mine: Mine, command: str, now: datetime) -> list[Block]:
 def _session(view: SessionView, costs_usd: Mapping[str, Decimal], now: datetime) -> str:
     session, row = view.session, view.instance
     at = f" at {safe(row.cloud, 30)} · {listing.price(view)}" if row else ""
-    lead = f"*{session_ready_and_ended.what(session)}*{at} · {listing.state(view)} · {code(session.short_id)}"
+    lead = f"*{session_ready_and_ended.what(session)}*{at} · {listing.state(view, now)} · {code(session.short_id)}"
     parts, end = [], listing.ends(view)
     if end:
         parts.append(

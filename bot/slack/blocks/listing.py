@@ -115,7 +115,7 @@ def _session_line(view: SessionView, costs_usd: Mapping[str, Decimal], now: date
     session, row = view.session, view.instance
     parts = [
         f"{code(session.short_id)} {what(session)}",
-        state(view),
+        state(view, now),
         " with ".join([person(session.owner), *filter(None, [", ".join(map(person, view.shared_with))])]),
     ]
     if row is not None:
@@ -132,9 +132,9 @@ def _session_line(view: SessionView, costs_usd: Mapping[str, Decimal], now: date
     return " · ".join(parts)
 
 
-def state(view: SessionView) -> str:
+def state(view: SessionView, now: datetime) -> str:
     """Name a session's state; one with only its disk left is neither running nor ending."""
-    return session_state.words(view)
+    return session_state.words(view, now)
 
 
 def price(view: SessionView) -> str:

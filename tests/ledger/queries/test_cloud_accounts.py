@@ -15,7 +15,14 @@ from ledger.kernel.actor import SYSTEM
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.states import InstanceState, OrphanState
 from ledger.models import BillLine, Event, Instance, Orphan
-from ledger.queries.cloud_accounts import accounts_in_use, move_account, open_there, rows_named
+from ledger.queries.cloud_accounts import (
+    accounts_in_use,
+    listing_times,
+    move_account,
+    note_listing,
+    open_there,
+    rows_named,
+)
 from ledger.queries.cloud_bills import keep_lines
 from tests.support import rows
 from tests.support.clock import START
@@ -122,3 +129,18 @@ async def test_rows_move_to_another_account_with_their_history_and_bills(db: Dat
             ("vast", "d", "acct-1"): 1,
             ("runpod", "e", "acct-1"): 1,
         }
+
+
+async def test_the_newest_complete_listing_of_each_account(db: Database) -> None:
+    async with db.write() as tx:
+        await note_listing(tx, "vast", "acct-1", START + HOUR)
+        await note_listing(tx, "vast", "acct-1", START)  # A slower replica notes an older one.
+        await note_listing(tx, "vast", "acct-2", START)
+        await note_listing(tx, "vast", "acct-2", START + 2 * HOUR)
+    async with db.read() as tx:
+        asked = [("vast", "acct-1"), ("vast", "acct-2"), ("runpod", "acct-1")]
+        assert await listing_times(tx, asked) == {
+            ("vast", "acct-1"): START + HOUR,
+            ("vast", "acct-2"): START + 2 * HOUR,
+        }
+        assert await listing_times(tx, []) == {}

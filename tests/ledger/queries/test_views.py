@@ -18,11 +18,10 @@ from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import InstanceState, OrphanState, RequestState, SessionState
 from ledger.models import Approval, GrantRow, Request, Session, Token
 from ledger.queries.access import Whose, owned_sessions
-from ledger.queries.lookups import by_inbox_key, grants_of_session, open_requests, options_of
+from ledger.queries.lookups import by_inbox_key, grants_of_session, instances_page, open_requests, options_of
 from ledger.queries.retained_disks import add_disk
 from ledger.queries.session_costs import accrued_of_session
 from ledger.queries.views import (
-    instances_page,
     pending_requests,
     request_view,
     requests_page,

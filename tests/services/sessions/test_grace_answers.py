@@ -198,7 +198,7 @@ async def test_a_machine_that_was_set_aside_and_can_not_start_reads_as_stopped_a
     books = await w.books()
     view = await w.session(books.sessions[0].id)
     assert (await rows(w))[0].state is InstanceState.STOPPED
-    assert session_state.words(view) == "stopped, in grace"
+    assert session_state.words(view, w.clock.now()) == "stopped, in grace"
     assert session_state.now_usd_h(view) == disk_rate(first) < first.price_usd_h
     texts = [str(note.body.get("text")) for note in books.notifications if note.kind == "reply"]
     assert len([text for text in texts if "could not start" in text]) == 1

@@ -132,7 +132,7 @@ def _headline(view: SessionView, now: datetime) -> str:
     """Name the machine, where it is, its state and its end."""
     session, row = view.session, view.instance
     where = f" on {safe(cloud_title(row.cloud), 40)}" if row is not None else ""
-    line = f"*{session_ready_and_ended.what(session)}*{where} is *{session_state.words(view)}*"
+    line = f"*{session_ready_and_ended.what(session)}*{where} is *{session_state.words(view, now)}*"
     line += ", its disk kept." if view.retained_disk else "."
     if session.ended_at is not None:
         why = f" {safe(session.end_reason, 300)}" if session.end_reason else ""
