@@ -323,7 +323,7 @@ async def _grants(tx: AsyncSession, session_ids: Sequence[str]) -> dict[str, Gra
     """Return by session the grant of its newest machine, without extensions."""
     machine_kinds = (GrantRow.session_id.in_(session_ids), GrantRow.kind.in_([GrantKind.CREATE, GrantKind.REPLACE]))
     grants = select(GrantRow).where(*machine_kinds).order_by(GrantRow.created_at, GrantRow.seq)
-    return {grant.session_id: grant for grant in await tx.scalars(grants)}
+    return {str(grant.session_id): grant for grant in await tx.scalars(grants)}
 
 
 async def pending_requests(tx: AsyncSession, *, whose: Whose | None = None, limit: int = 50) -> list[Request]:
