@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from decimal import Decimal
+from typing import Any
 
 import pytest
 from sqlalchemy import select
@@ -30,7 +31,7 @@ from tests.support import rows
 from tests.support.clock import START
 
 HOUR = timedelta(hours=1)
-ENDED = {"ended_at": START + HOUR, "outcome": GraceOutcome.RECOVERED}
+ENDED: dict[str, Any] = {"ended_at": START + HOUR, "outcome": GraceOutcome.RECOVERED}
 
 
 async def running(tx: Tx, state: InstanceState = InstanceState.LIVE) -> Instance:
@@ -140,7 +141,7 @@ async def test_machines_that_are_replaced_and_those_beside_them(db: Database) ->
         assert alone.id not in set(await tx.scalars(select(Instance.id).where(IS_BESIDE | IS_REPLACED)))
 
 
-def new_grace(of: Instance, **values: object) -> GraceRow:
+def new_grace(of: Instance, **values: Any) -> GraceRow:
     """A grace that is not stored yet."""
     row = GraceRow(
         id=new_id("grc", START),

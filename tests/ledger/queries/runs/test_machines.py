@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ledger.core.writes import Tx
 from ledger.engine.db import Database
 from ledger.kernel.states import InstanceState, SessionState
@@ -13,7 +15,7 @@ from tests.support import rows
 REFUSED = InstanceState.REJECTED
 
 
-async def create(tx: Tx, of: Session, n: int, state: InstanceState, under: GrantRow, **values: object) -> Instance:
+async def create(tx: Tx, of: Session, n: int, state: InstanceState, under: GrantRow, **values: Any) -> Instance:
     """A create of one and the same offer."""
     return await rows.instance(tx, state, of=of, under=under, n=n, **({"option_id": "opt_1"} | values))
 
