@@ -263,3 +263,17 @@ async def test_lines_of_another_account_are_on_no_bill_of_an_orphan(db: Database
         (subject,) = await accounts(tx, [MINE], START)
         assert (subject.id, [bill.line_id for bill in subject.lines]) == (orphan.id, ["a"])
         assert subject.booked_usd == {"gpu": Decimal("0.5")}
+
+
+async def test_an_instance_existed_while_it_was_an_orphan_of_the_same_account(db: Database) -> None:
+    async with db.write() as tx:
+        row = await gone(tx, ref="7", sent_at=START)
+        for account, hours in (("acct-1", 3), ("acct-2", 9)):
+            times: dict[str, Any] = {"billing_from": START - hours * HOUR, "ended_at": START + hours * HOUR}
+            await rows.stray(tx, OrphanState.GONE, ref="7", account=account, at=START - hours * HOUR, **times)
+    async with db.read() as tx:
+        (subject,) = await accounts(tx, [MINE], START)
+        assert subject.id == row.id
+        assert (subject.existed_from, subject.existed_until) == (START - 3 * HOUR, START + 3 * HOUR)
+        # What is booked of it is as before.
+        assert (subject.billing_from, subject.ended_at) == (START, START + HOUR)
