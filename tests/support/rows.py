@@ -27,12 +27,17 @@ from ledger.kernel.job import GpuConstraint, JobRequest
 from ledger.kernel.people.credential_kind import CredentialKind
 from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import GrantState, InstanceState, OrphanState, RequestState, SessionState
+from ledger.kernel.steps.grace import AtRisk, Cause
+from ledger.kernel.steps.migration_step import OVER, MigrationStep
 from ledger.models import (
     Approval,
     Base,
+    CommandResult,
     Event,
+    GraceRow,
     GrantRow,
     Instance,
+    Migration,
     Node,
     Option,
     Orphan,
@@ -274,6 +279,62 @@ async def stray(
         last_seen_at=at,
     )
     return await _store(tx, row, values)
+
+
+async def grace(tx: Tx, of: Instance, *, at: datetime = START, **values: Any) -> GraceRow:
+    """The open grace of an instance that its host failed, which may wait an hour for at most $1."""
+    row = GraceRow(
+        id=new_id("grc", at),
+        instance_id=of.id,
+        session_id=of.session_id,
+        code="host_failed",
+        cause=Cause.HOST,
+        at_risk=AtRisk.WORK,
+        since=at,
+        until=at + timedelta(hours=1),
+        usd_h=Decimal("0.40"),
+        rated_at=at,
+        spent_usd=Decimal(0),
+        limit_usd=Decimal(1),
+    )
+    return await _store(tx, row, values)
+
+
+async def migration(
+    tx: Tx,
+    of: Session,
+    step: MigrationStep = MigrationStep.CHECKED,
+    *,
+    to: Request | None = None,
+    at: datetime = START,
+    **values: Any,
+) -> Migration:
+    """The move of a session's run to the machine of another request, which is built when it is not given. Due now."""
+    target = to or await request(tx, RequestState.APPROVED, at=at)
+    row = Migration(
+        id=new_id("mig", at),
+        request_id=target.id,
+        source_session_id=of.id,
+        source_request_id=of.request_id,
+        step=step,
+        created_at=at,
+        step_at=at,
+        due_at=None if step in OVER else at,
+        saved_from="s3://runs/a/step-10",
+        saved_step=10,
+        saved_bytes=1_000,
+        saved_at=at,
+    )
+    return await _store(tx, row, values)
+
+
+async def command_result(
+    tx: Tx, of: Instance, number: int, exit_code: int | None = 0, *, at: datetime = START, **values: Any
+) -> CommandResult:
+    """How one command of a queue ended on an instance, after a minute."""
+    row = CommandResult(session_id=of.session_id, number=number, instance_id=of.id, gpu=0, exit_code=exit_code)
+    times = {"started_at": at, "ended_at": at + timedelta(minutes=1), "recorded_at": at + timedelta(minutes=1)}
+    return await _store(tx, row, {"attempts": 1, "log_tail": "", **times} | values)
 
 
 async def node(tx: Tx, of: Instance, **values: Any) -> Node:

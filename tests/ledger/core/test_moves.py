@@ -14,7 +14,7 @@ from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.core.claims import claim
-from ledger.core.moves import IllegalMove, ProofMissing, StaleMove, move
+from ledger.core.moves import IllegalMove, ProofMissing, StaleMove, decide, move
 from ledger.core.writes import amend
 from ledger.engine.db import Database
 from ledger.kernel.actor import SYSTEM, Actor, ActorKind
@@ -376,3 +376,24 @@ async def test_announcing_again_raises_the_version_and_each_outcome_is_a_reply_o
     }
     assert all(n.state is NotificationState.PENDING and n.due_at == LATER for n in shown.values())
     assert [e.after for e in await events_of(db, row.id)] == ["provisioning", "running", "terminating", "terminated"]
+
+
+@pytest.mark.parametrize(("outcome", "sentence"), [(None, "Too expensive."), ("Ask again.", "Ask again."), ("", "")])
+async def test_a_decision_is_stored_with_who_made_it_and_why(db: Database, outcome: str | None, sentence: str) -> None:
+    async with db.write() as tx:
+        request = await rows.request(tx)
+    async with db.write() as tx:
+        decided = await decide(
+            tx, request.id, RequestState.REJECTED, LATER, rows.BEN, "Too expensive.",
+            outcome=outcome, noted={"by": "card"}, values={"chosen_option_id": "opt_1"},
+        )  # fmt: skip
+        assert (decided.id, decided.state, decided.outcome) == (request.id, RequestState.REJECTED, sentence)
+        assert (decided.decided_at, decided.decided_by) == (LATER, rows.BEN.ref)
+        assert decided.chosen_option_id == "opt_1"
+    (event,) = await events_of(db, request.id)
+    assert (event.actor, event.reason, event.after) == (rows.BEN.ref, "Too expensive.", "rejected")
+    assert event.data == {"by": "card"}
+    pending = frozenset({RequestState.PENDING})
+    with pytest.raises(StaleMove):
+        async with db.write() as tx:
+            await decide(tx, request.id, RequestState.APPROVED, LATER, rows.ADA, "Fine.", only_from=pending)

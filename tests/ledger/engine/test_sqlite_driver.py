@@ -122,3 +122,18 @@ async def test_many_rows_in_one_statement(sqlite_db: Database) -> None:
     async with sqlite_db.write() as tx:
         await tx.execute(insert(Mark), [{"name": f"n{i:04}", "value": "", "at": START} for i in range(2500)])
     assert len(await names(sqlite_db)) == 2500
+
+
+async def test_what_the_dialect_asks_of_a_connection_and_its_cursor(tmp_path: Path) -> None:
+    connection = await Connection(str(tmp_path / "t.db"), busy_timeout_ms=20)
+    cursor = connection.cursor()
+    await cursor.execute("CREATE TABLE t (x)")
+    await cursor.execute(BEGIN_WRITE)
+    for row_id in (1, 2):
+        await cursor.execute("INSERT INTO t VALUES (?)", (7,))
+        assert cursor.lastrowid == row_id
+    # The engine's own BEGIN is the only one, also while it lasts.
+    assert connection.isolation_level is None
+    assert cursor.arraysize == 1
+    await connection.rollback()
+    await connection.close()

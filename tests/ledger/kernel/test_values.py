@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from ledger.kernel.actor import SYSTEM, Actor, ActorKind
 from ledger.kernel.ids import BASE32, bare_id, base32, first_id, new_id, short_id
-from ledger.kernel.job import GpuConstraint, JobRequest, SpotPolicy
-from ledger.kernel.money import cents, from_micro, to_micro
+from ledger.kernel.job import GpuConstraint, JobRequest, SpotPolicy, volume_of
+from ledger.kernel.money import cents, from_micro, share, to_micro
 from ledger.kernel.proof import Absence, AbsenceRule, ProofKind, ProofOfEnd
 from tests.support.clock import START
 
@@ -92,6 +92,15 @@ def test_money_is_finite(bad: str) -> None:
 
 def test_people_read_cents() -> None:
     assert [str(cents(Decimal(x))) for x in ("1", "1.005", "0.004", "2.675")] == ["1.00", "1.01", "0.00", "2.68"]
+
+
+@pytest.mark.parametrize(
+    ("usd", "parts", "part"),
+    [("1", 3, "0.333333"), ("0.000002", 3, "0"), ("1.0000005", 1, "1.0000005"), ("9", 2, "4.5")],
+)
+def test_parts_of_an_amount_never_exceed_it(usd: str, parts: int, part: str) -> None:
+    assert share(Decimal(usd), parts) == Decimal(part)
+    assert parts * share(Decimal(usd), parts) <= Decimal(usd)
 
 
 # ── actors ───────────────────────────────────────────────────────────────────────────────────────
@@ -189,6 +198,23 @@ def test_older_code_reads_newer_rows() -> None:
     assert JobRequest.from_json(data) == JobRequest(gpu=GpuConstraint(names=("A100",)), hours=Decimal(2))
 
 
+@pytest.mark.parametrize(
+    ("names", "volume"), [(("volume:data",), "data"), (("RTX 4090",), ""), (("volume:a", "volume:b"), ""), ((), "")]
+)
+def test_a_job_asks_for_a_volume_or_for_a_machine(names: tuple[str, ...], volume: str) -> None:
+    assert JobRequest(gpu=GpuConstraint(names=names), hours=Decimal(2)).makes_volume == volume
+
+
+def test_a_volume_stands_in_place_of_a_gpu() -> None:
+    assert [volume_of(gpu) for gpu in ("volume:data", "volume:", "a volume:data", "H100", "")] == [
+        "data",
+        "",
+        "",
+        "",
+        "",
+    ]
+
+
 # ── proofs ───────────────────────────────────────────────────────────────────────────────────────
 
 RULE = AbsenceRule()
@@ -255,3 +281,11 @@ def test_a_run_is_over_by_timeout_half_an_hour_after_it() -> None:
 def test_a_run_without_a_timeout_is_never_over_by_time() -> None:
     with pytest.raises(ValueError, match="positive timeout"):
         ProofOfEnd.from_timeout("a", START, timedelta(0), START + timedelta(days=9))
+
+
+def test_reads_that_all_miss_a_volume_prove_its_end_as_listings_do() -> None:
+    misses = [Absence(START + timedelta(seconds=s), "a") for s in (0, 30, 60)]
+    assert ProofOfEnd.from_own_reads(misses[:2], RULE) is None
+    assert ProofOfEnd.from_own_reads([*misses[:2], Absence(misses[2].at, "b")], RULE) is None
+    times = tuple(miss.at for miss in misses)
+    assert ProofOfEnd.from_own_reads(misses, RULE) == ProofOfEnd(ProofKind.OWN_READS, "a", times[-1], times)

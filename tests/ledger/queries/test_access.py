@@ -12,6 +12,7 @@ from ledger.models import ApiKey, Consumer, Mark, Share
 from ledger.queries.access import (
     Whose,
     active_keys,
+    answering_for,
     api_key,
     api_keys,
     consumer_of,
@@ -20,6 +21,7 @@ from ledger.queries.access import (
     forget_answers,
     keep_answer,
     keep_name,
+    key_facts,
     lock_consumer,
     names_by_user,
     shared_with,
@@ -158,3 +160,35 @@ async def test_people_are_named_in_order_and_see_what_is_shared_with_them(db: Da
         (listed,) = await sessions_page(tx, whose=ben, live=True, before=None, limit=5)
         assert listed.session.id == session.id
         assert len(await session_views(tx, whose=Whose.of([rows.ADA]), with_shared=True)) == 2
+
+
+async def test_who_answers_for_people_and_programs(db: Database) -> None:
+    async with db.write() as tx:
+        owners = {"consumer:atlas": rows.ADA.ref, "consumer:hera": rows.BEN.ref, "operator:eve": "operator:eve"}
+        for actor, owner in owners.items():
+            tx.add(Consumer(actor=actor, owner=owner, created_at=START, created_by=ROOT))
+    async with db.read() as tx:
+        assert await answering_for(tx, ["operator:eve", "consumer:atlas", "consumer:keyless"]) == {
+            "consumer:atlas": rows.ADA.ref,
+            "operator:eve": "operator:eve",
+        }
+        assert await answering_for(tx, []) == {}
+
+
+async def test_what_a_call_with_a_key_is_judged_by(db: Database) -> None:
+    async with db.write() as tx:
+        for actor, owner in (("consumer:atlas", rows.ADA.ref), ("consumer:hera", rows.BEN.ref)):
+            tx.add(Consumer(actor=actor, owner=owner, created_at=START, created_by=ROOT))
+        await tx.flush()
+        tx.add_all(
+            [key("first", "consumer:hera"), key("second", "consumer:atlas", revoked_at=LATER, last_used_at=START)]
+        )
+    async with db.read() as tx:
+        facts, revoked = await key_facts(tx, "first"), await key_facts(tx, "second")
+        assert facts is not None
+        assert revoked is not None
+        assert (facts.id, facts.actor, facts.owner) == ("first", "consumer:hera", rows.BEN.ref)
+        assert (facts.scopes, facts.secret_hash) == (["requests:read"], "0" * 64)
+        assert (facts.expires_at, facts.revoked_at, facts.last_used_at) == (LATER + timedelta(1), None, None)
+        assert (revoked.owner, revoked.revoked_at, revoked.last_used_at) == (rows.ADA.ref, LATER, START)
+        assert await key_facts(tx, "third") is None

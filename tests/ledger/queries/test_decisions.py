@@ -17,6 +17,7 @@ from ledger.kernel.states import InstanceState, RequestState, SessionState
 from ledger.models import Consumer, Delegation, Token
 from ledger.queries.access import Whose
 from ledger.queries.decisions import (
+    approvals_of,
     button,
     delegators_of,
     end_delegations,
@@ -183,3 +184,18 @@ async def test_delegations_in_force_from_and_to_somebody(db: Database) -> None:
         late, ended = await tx.get_one(Delegation, "late"), await tx.get_one(Delegation, "ended")
         assert (late.ended_at, late.ended_by) == (NOW, rows.BEN.ref)
         assert (ended.ended_at, ended.ended_by) == (START, None)
+
+
+async def test_who_approved_the_current_offers_in_the_order_of_their_decisions(db: Database) -> None:
+    async with db.write() as tx:
+        request = await rows.request(tx, quote_version=2)
+        later = await rows.approval(tx, request, rows.ADA, at=START + HOUR)
+        first = await rows.approval(tx, request, rows.BEN)
+        await rows.approval(tx, request, CY, decision="reject")
+        await rows.approval(tx, request, CY, quote_version=1)
+        other = await rows.request(tx, quote_version=2)
+        await rows.approval(tx, other, CY)
+        bare = await rows.request(tx)
+    async with db.read() as tx:
+        assert [vote.id for vote in await approvals_of(tx, request)] == [first.id, later.id]
+        assert list(await approvals_of(tx, bare)) == []

@@ -37,6 +37,7 @@ from ledger.queries.lookups import (
     public_keys,
     session_and_its_bill,
     session_states,
+    undecided_creates,
     waiting_extensions,
     waiting_jobs,
 )
@@ -229,3 +230,14 @@ async def test_limits_jobs_and_approvals_in_advance(db: Database) -> None:
         assert newest is not None
         assert newest.id == other.id
         assert await latest_request(tx, Whose.of([rows.BEN])) is None
+
+
+async def test_creates_without_an_outcome_at_every_cloud(db: Database) -> None:
+    async with db.read() as tx:
+        assert await undecided_creates(tx) == []
+    async with db.write() as tx:
+        made = {state: await rows.instance(tx, state) for state in InstanceState}
+        elsewhere = await rows.instance(tx, InstanceState.SENDING, cloud="runpod", account="acct-2")
+    undecided = [made[InstanceState.SENDING].id, made[InstanceState.UNKNOWN].id, elsewhere.id]
+    async with db.read() as tx:
+        assert [row.id for row in await undecided_creates(tx)] == undecided

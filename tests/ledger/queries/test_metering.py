@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from decimal import Decimal
+from typing import Any
 
 from sqlalchemy import update
 
@@ -11,8 +13,10 @@ from ledger.kernel.states import InstanceState, OrphanState
 from ledger.models import Instance, Request
 from ledger.queries.metering import (
     KEYS_TOGETHER,
+    BilledInstance,
     billable_ids,
     billable_instances,
+    billed_rows,
     booked_keys,
     lock_billable,
     unended_orphans,
@@ -63,3 +67,19 @@ async def test_keys_under_which_something_is_booked(db: Database) -> None:
     async with db.read() as tx:
         assert await booked_keys(tx, keys) == {"first", "last"}
         assert await booked_keys(tx, []) == set()
+
+
+async def test_every_row_that_may_be_billed_with_what_an_hour_costs(db: Database) -> None:
+    async with db.read() as tx:
+        assert await billed_rows(tx) == []
+    async with db.write() as tx:
+        prices: dict[str, Any] = {"price_usd_h": Decimal("0.55"), "storage_usd_h": Decimal("0.05")}
+        made = {state: await rows.instance(tx, state, **prices) for state in InstanceState}
+    billed = [made[state] for state in (InstanceState.LIVE, InstanceState.STOPPED, InstanceState.TERMINATING)]
+    async with db.read() as tx:
+        columns = BilledInstance._fields
+        assert await billed_rows(tx) == [
+            BilledInstance._make(getattr(row, name) for name in columns)
+            for row in sorted(billed, key=lambda row: row.id)
+        ]
+        assert {(row.price_usd_h, row.storage_usd_h) for row in await billed_rows(tx)} == {tuple(prices.values())}

@@ -14,7 +14,17 @@ from ledger.kernel.grant import GrantKind
 from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import GrantState, InstanceState, RequestState, SessionState
 from ledger.models import Approval, Instance, Option, Request, Session
-from ledger.queries.overspend import approved_rate, open_overspend_request, running, running_ids, undecided
+from ledger.queries.metering import BilledInstance
+from ledger.queries.overspend import (
+    GrowthQuestion,
+    approved_rate,
+    growth_questions,
+    open_overspend_request,
+    running,
+    running_columns,
+    running_ids,
+    undecided,
+)
 from ledger.queries.session_costs import NOTHING
 from tests.support import rows
 from tests.support.clock import START
@@ -180,3 +190,47 @@ async def test_a_new_figure_is_open_until_somebody_approves_it_or_it_is_withdraw
         assert {one.id for one in await undecided(tx, parent.id, kinds)} == {older.id}
         assert both.id in {one.id for one in await undecided(tx, parent.id, [*kinds, RequestKind.EXTEND])}
         assert await undecided(tx, parent.id, []) == []
+
+
+async def test_a_whole_fleet_is_read_as_columns_with_the_same_terms_and_costs(db: Database) -> None:
+    async with db.write() as tx:
+        request, option, by = await asked(tx, RequestKind.PROVISION, None, 0, total_cap_usd=Decimal(3))
+        row = await runs(tx, request, option, by, storage_usd_h=Decimal("0.05"))
+        await rows.node(tx, row, seq=3)
+        await rows.entry(tx, row, "0.25", key=f"{row.id}/gpu/h1")
+        await asked(tx, RequestKind.OVERSPEND, request, 6, PENDING)
+        other = await runs(tx, *await asked(tx, RequestKind.PROVISION, None, 0))
+        stopped = await runs(tx, *await asked(tx, RequestKind.PROVISION, None, 0), InstanceState.STOPPED)
+    ids = [row.session_id, stopped.session_id, other.session_id]
+    async with db.read() as tx:
+        with_rows, with_columns = await running(tx, ids), await running_columns(tx, ids)
+        assert {each.session_id for each in with_columns} == {row.session_id, other.session_id}
+        as_columns = {
+            each.session_id: BilledInstance._make(getattr(each.row, name) for name in BilledInstance._fields)
+            for each in with_rows
+        }
+        assert {each.session_id: each.row for each in with_columns} == as_columns
+        for left, right in zip(with_rows, with_columns, strict=True):
+            for name in ("session_id", "node", "terms", "booked", "elsewhere_usd", "cap_usd", "questions"):
+                assert getattr(left, name) == getattr(right, name), name
+        assert await running_columns(tx, []) == []
+
+
+async def test_what_approvers_were_asked_about_the_growth_of_a_volume(db: Database) -> None:
+    over = RequestKind.OVERSPEND
+    async with db.write() as tx:
+        volume, _, _ = await asked(tx, RequestKind.PROVISION, None, 0)
+        other, _, _ = await asked(tx, RequestKind.PROVISION, None, 0)
+        later, dear, _ = await asked(tx, over, volume, 2, PENDING)
+        dear.price_usd_h = Decimal("0.09")
+        earlier, cheap, _ = await asked(tx, over, volume, 1, RequestState.REJECTED, decision="reject")
+        cheap.price_usd_h = Decimal("0.07")
+        await asked(tx, RequestKind.EXTEND, volume, 3)
+        await asked(tx, over, other, 3)
+        await rows.request(tx, RequestState.QUOTING, kind=over, parent_id=volume.id)  # It shows no rate yet.
+    async with db.read() as tx:
+        assert await growth_questions(tx, volume.id) == [
+            GrowthQuestion(earlier.id, RequestState.REJECTED, Decimal("0.07")),
+            GrowthQuestion(later.id, PENDING, Decimal("0.09")),
+        ]
+        assert await growth_questions(tx, "req_none") == []

@@ -26,6 +26,7 @@ from ledger.queries.spend import (
     outcomes,
     put_budget,
     started_alone,
+    thresholds_set,
 )
 from tests.support import rows
 from tests.support.clock import START
@@ -165,3 +166,19 @@ async def test_a_limit_is_set_changed_and_deleted_alone(db: Database) -> None:
         await put_budget(tx, "team", "month", None, "operator:eve", START)
         await put_budget(tx, "user:UADA", "day", None, "operator:eve", START)
         assert await budgets_set(tx) == {"team": {"day": Decimal("60.5")}}
+
+
+async def test_thresholds_that_were_set_with_a_limit(db: Database) -> None:
+    shares = (Decimal("0.5"), Decimal("0.95"))
+    async with db.write() as tx:
+        assert await thresholds_set(tx) == {}
+        await put_budget(tx, "team", "month", Decimal(900), "operator:root", START, shares)
+        await put_budget(tx, "team", "day", Decimal(50), "operator:root", START)
+        await put_budget(tx, "user:UADA", "day", Decimal(20), "operator:root", START, ())
+    async with db.write() as tx:
+        # No threshold at all is not the same as those of the policy.
+        assert await thresholds_set(tx) == {("team", "month"): shares, ("user:UADA", "day"): ()}
+        await put_budget(tx, "team", "month", Decimal(800), "operator:eve", START)
+        await put_budget(tx, "team", "day", Decimal(50), "operator:eve", START, shares[:1])
+    async with db.read() as tx:
+        assert await thresholds_set(tx) == {("team", "day"): shares[:1], ("user:UADA", "day"): ()}

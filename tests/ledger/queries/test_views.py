@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
@@ -14,9 +15,10 @@ from ledger.engine.db import Database
 from ledger.kernel.entry_kind import EntryKind
 from ledger.kernel.grant import GrantKind
 from ledger.kernel.ids import bare_id, short_id
+from ledger.kernel.people.credential_kind import CredentialKind
 from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import InstanceState, OrphanState, RequestState, SessionState
-from ledger.models import Approval, GrantRow, Request, Session, Token
+from ledger.models import Approval, GrantRow, Request, Session, Share, Token
 from ledger.queries.access import Whose, owned_sessions
 from ledger.queries.lookups import by_inbox_key, grants_of_session, instances_page, open_requests, options_of
 from ledger.queries.retained_disks import add_disk
@@ -271,3 +273,69 @@ async def test_a_machine_that_is_gone_does_not_name_the_one_in_its_place(db: Dat
             with pytest.raises(LookupError):
                 await resolve(tx, name)
             assert (await resolve(tx, name, past=True))[0].id == session.request_id
+
+
+async def test_the_job_of_a_request_has_its_people_as_they_are_now(db: Database) -> None:
+    async with db.write() as tx:
+        request = await rows.request(tx, RequestState.APPROVED, job=replace(rows.JOB, share=("operator:old",)))
+        tx.add(Share(request_id=request.id, person=rows.BEN.ref, shared_by=rows.ADA.ref, created_at=START))
+        await rows.credential(tx, request, CredentialKind.SECRET, "HF_TOKEN")
+        await rows.credential(tx, request, CredentialKind.SSH_KEY, "SHA256:abc", public_key="ssh-ed25519 AAAA")
+        bare = await rows.request(tx)
+    async with db.read() as tx:
+        view = await request_view(tx, request.id)
+        assert view.job == replace(rows.JOB, share=(rows.BEN.ref,), secrets=("HF_TOKEN",), public_key=None)
+        assert (await request_view(tx, bare.id)).job == rows.JOB
+
+
+async def test_a_refused_create_that_was_sent_again_is_not_shown_as_a_machine(db: Database) -> None:
+    async with db.write() as tx:
+        session = await rows.session(tx, SessionState.RUNNING)
+        refused = await rows.instance(tx, InstanceState.REJECTED, of=session, n=1, option_id="opt_1")
+        (grant,) = await grants_of_session(tx, session.id)
+        live = await rows.instance(tx, of=session, under=grant, n=2, option_id="opt_1")
+    async with db.read() as tx:
+        view = await request_view(tx, session.request_id)
+        assert [row.id for row in view.instances] == [refused.id, live.id]
+        assert [row.id for row in view.machines] == [live.id]
+
+
+@pytest.mark.parametrize(("dealt", "first", "price_usd_h"), [(0, 1, "0.9"), (4, 2, "0.5")], ids=["set", "queue"])
+async def test_what_an_hour_of_all_machines_costs(db: Database, dealt: int, first: int, price_usd_h: str) -> None:
+    states = (InstanceState.GONE, InstanceState.LIVE, InstanceState.TERMINATING)
+    async with db.write() as tx:
+        session = await rows.session(tx, SessionState.RUNNING, nodes=3, dealt_commands=dealt)
+        request, by = await tx.get_one(Request, session.request_id), None
+        machines = []
+        for n, (state, price) in enumerate(zip(states, ("0.4", "0.3", "0.2"), strict=True), 1):
+            under = await rows.grant(tx, request, by=by, seq=n, session_id=session.id)
+            by = await tx.get_one(Approval, under.approval_id)
+            facts: dict[str, Any] = {"n": n, "node_rank": n - 1, "price_usd_h": Decimal(price)}
+            machines.append(await rows.instance(tx, state, of=session, under=under, **facts))
+            await rows.entry(tx, machines[-1], f"0.0{n}")
+        await rows.command_result(tx, machines[0], 1)
+        await rows.command_result(tx, machines[0], 2, 1)
+        empty = await rows.session(tx, SessionState.QUEUED)
+    async with db.read() as tx:
+        view = await session_view(tx, session.id)
+        # Of those that share a queue the first open one stands for them, and those that ended cost nothing more.
+        assert view.instance is not None
+        assert view.instance.n == first
+        assert [(row.n, booked.usd) for row, booked in view.others] == [
+            (n, Decimal(f"0.0{n}")) for n in (1, 2, 3) if n != first
+        ]
+        assert view.price_usd_h == Decimal(price_usd_h)
+        assert view.accrued_usd == Decimal("0.06")
+        # Each machine of the session has its part of what was approved: $2.
+        assert view.cap_usd == 3 * Decimal(2)
+        assert view.ended_commands == ((1, 1) if dealt else (0, 0))
+        assert (await session_view(tx, empty.id)).price_usd_h == 0
+
+
+async def test_who_may_log_in(db: Database) -> None:
+    async with db.write() as tx:
+        session = await rows.session(tx, SessionState.RUNNING)
+        tx.add(Share(request_id=session.request_id, person=rows.BEN.ref, shared_by=rows.ADA.ref, created_at=START))
+    async with db.read() as tx:
+        assert (await session_view(tx, session.id)).people == (rows.ADA.ref, rows.BEN.ref)
+        assert session.short_id == short_id(session.request_id)

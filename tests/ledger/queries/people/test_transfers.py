@@ -102,3 +102,31 @@ async def test_the_whole_family_gets_the_new_owner(db: Database) -> None:
         assert (await tx.get_one(Node, machine.id)).api_token_hash is None
         assert await tx.get(Share, (asked.id, rows.BEN.ref)) is None
         assert await tx.get(Share, (asked.id, "operator:eve")) is not None
+
+
+async def test_when_somebody_gave_the_session_of_a_request_away(db: Database) -> None:
+    async with db.write() as tx:
+        session, other = [await rows.session(tx, SessionState.RUNNING) for _ in range(2)]
+        longer = await rows.request(tx, kind=RequestKind.EXTEND, parent_id=session.request_id)
+        away = {"from_owner": rows.ADA.ref, "to_person": rows.BEN.ref, "offered_by": rows.ADA.ref}
+        back = {"from_owner": rows.BEN.ref, "to_person": rows.ADA.ref, "offered_by": rows.BEN.ref}
+        closed = [
+            (TransferState.ACCEPTED, session, 1, away),
+            (TransferState.ACCEPTED, session, 2, back),
+            (TransferState.ACCEPTED, session, 3, away),
+            (TransferState.DECLINED, session, 4, away),
+            (TransferState.ACCEPTED, other, 5, back),
+        ]
+        for n, (state, of, hour, people) in enumerate(closed):
+            times = {"created_at": START, "expires_at": START + HOUR, "closed_at": START + hour * HOUR}
+            tx.add(Transfer(id=f"trf_{n}", session_id=of.id, state=state, **people, **times))
+        await offered(tx, session, 9)
+    async with db.read() as tx:
+        ada, ben, nobody = Whose.of([rows.ADA]), Whose.of([rows.BEN]), Whose()
+        # A request about the session, such as one for more hours, is about the same session.
+        for request_id in (session.request_id, longer.id):
+            assert await transfers.left_at(tx, request_id, ada) == START + 3 * HOUR
+            assert await transfers.left_at(tx, request_id, ben) == START + 2 * HOUR
+            assert await transfers.left_at(tx, request_id, nobody) is None
+        assert await transfers.left_at(tx, other.request_id, ada) is None
+        assert await transfers.left_at(tx, "req_none", ada) is None

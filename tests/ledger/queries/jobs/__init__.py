@@ -1,0 +1,1 @@
+"""What the jobs of sessions have done, and where replacements resume."""
