@@ -47,6 +47,7 @@ TOOLS = {
     "volumes",
     "costs",
     "cancel",
+    "migrate",
     "create_volume",
     "share",
     "unshare",

@@ -250,7 +250,8 @@ def test_a_new_step_is_written_in_plain_types(tmp_path: Path) -> None:
             connection.execute(f"ALTER TABLE orphans DROP COLUMN {column}")
     connection.close()
     shutil.copytree(ROOT / "migrations", tmp_path / "migrations")
-    (tmp_path / "pyproject.toml").write_text('[tool.alembic]\nscript_location = "%(here)s/migrations"\n')
+    settings = (ROOT / "pyproject.toml").read_text().partition("[tool.alembic]\n")[2].partition("\n\n")[0]
+    (tmp_path / "pyproject.toml").write_text(f"[tool.alembic]\n{settings}\n")
     made = alembic("-x", f"url={url}", "revision", "--autogenerate", "-m", "next", folder=tmp_path)
     assert made.returncode == 0, made.stderr
     (step,) = (tmp_path / "migrations" / "versions").glob("*_next.py")
