@@ -47,6 +47,7 @@ from bot.rules.values.private_keys import looks_private
 from bot.rules.values.reply_code import ReplyCode
 from bot.rules.values.secret_text import field_of, has_secret, problem
 from bot.rules.values.text import UnclosedQuote, WordToken, caret, clean, tokens
+from ledger.kernel.secret_shapes import without_signatures
 from providers.gpus.table import lookup
 
 #: The right form of a job that needs a secret.
@@ -85,7 +86,22 @@ def parse(
     if looks_private(line):  # The error does not repeat it: others may see an answer, and nobody may see a private key.
         message = "That is a private key: keep it to yourself and add the public one, which ends in .pub."
         return GrammarError("key", 0, message, BY_NAME["key"].example, "key add …")
-    return _secret_error(line, pairs) or _parsed(text, line, policy or Policy(), pairs)
+    if secret := _secret_error(line, pairs):
+        return secret
+    parsed = _parsed(text, line, policy or Policy(), pairs)
+    return _masked(parsed) if isinstance(parsed, GrammarError) else parsed
+
+
+def _masked(error: GrammarError) -> GrammarError:
+    """Mask the signatures of addresses in an error, before its line is cut to what is shown of it."""
+    if without_signatures(error.line) == error.line:
+        return error
+    return replace(
+        error,
+        word=without_signatures(error.word),
+        position=len(without_signatures(error.line[: error.position])),
+        line=without_signatures(error.line),
+    )
 
 
 def _secret_error(line: str, pairs: Sequence[tuple[str, str]]) -> GrammarError | None:
