@@ -64,7 +64,7 @@ lock: $(READY) ## Lock the packages again, after a change of pyproject.toml: wha
 	@$(BIN)/uv lock
 
 pin-image: $(READY) ## Write the digest of the base image into the Dockerfile, or say that no registry answers.
-	@$(BIN)/python -m tests.support.pin_image $(ARGS)
+	@$(BIN)/python -m tests.deployment.pin_image $(ARGS)
 
 demo: $(READY) ## Try it: prints the address to open, and a line for the command line and REST; Ctrl-C ends it.
 	@exec $(BIN)/gpu-shopper demo $(ARGS)

@@ -17,8 +17,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from tests.support import pin_image
-from tests.support.pin_image import INDEXES, ROOT
+from tests.deployment import pin_image
+from tests.deployment.pin_image import INDEXES, ROOT
 from tests.support.serving import serving
 
 TAG = "python:3.12-slim-bookworm"
