@@ -1,5 +1,5 @@
 # syntax=docker/dockerfile:1
-# A tag can be replaced. Pin what you have tested: docker build --build-arg PYTHON=python@sha256:…
+# A tag can be replaced: `make pin-image` writes its digest here. Or: docker build --build-arg PYTHON=python@sha256:…
 ARG PYTHON=python:3.12-slim-bookworm
 FROM ${PYTHON} AS build
 WORKDIR /src

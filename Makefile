@@ -25,7 +25,7 @@ PEERS := $(VENV)/peers
 # How much of ledger/ its own tests run on PostgreSQL, in percent.
 LEDGER_ALONE := 99
 
-.PHONY: help install clients agent stacks demo test test-all test-rest soak simulate mutants-guards kills chaos pictures bench mutants lint audit docs site picture clean
+.PHONY: help install clients agent stacks lock pin-image demo test test-all test-rest soak simulate mutants-guards kills chaos pictures bench mutants lint audit docs site picture clean
 
 help: ## Say what there is.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | column -t -s '|'
@@ -59,6 +59,12 @@ agent: $(READY) ## Build the program that rented machines run, dist/gpu-shopper-
 
 stacks: $(READY) ## Lock the software stacks again, after a change of bot/rules/stacks/stacks.toml.
 	@PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m tests.rules.stacks.lock
+
+lock: $(READY) ## Lock the packages again, after a change of pyproject.toml: what is installed here, in images and by the Action.
+	@$(BIN)/uv lock
+
+pin-image: $(READY) ## Write the digest of the base image into the Dockerfile, or say that no registry answers.
+	@$(BIN)/python -m tests.deployment.pin_image $(ARGS)
 
 demo: $(READY) ## Try it: prints the address to open, and a line for the command line and REST; Ctrl-C ends it.
 	@exec $(BIN)/gpu-shopper demo $(ARGS)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+ACTION = yaml.safe_load((ROOT / ".github/actions/run/action.yml").read_text(encoding="utf-8"))
 MAKE = shutil.which("make")
 
 
@@ -44,6 +47,32 @@ def test_packages_come_from_the_lock_and_by_their_hashes(name: str) -> None:
     synced = [line for line in lines if "uv sync" in line]
     assert synced
     assert [line for line in synced if "--locked" not in line] == []
+
+
+def test_the_action_installs_everything_by_the_hashes_of_the_lock() -> None:
+    (install,) = [one["run"] for one in ACTION["runs"]["steps"] if one["name"] == "Install gpu-shopper"]
+    lines = [line.strip() for line in install.splitlines() if not line.strip().startswith("#")]
+    by_pip, by_uv = ([line for line in lines if word in line] for word in ("pip install", '/uv" '))
+    assert [line.partition(" install ")[2].split(" ", 2)[2:] for line in by_pip] == [
+        ['--require-hashes -r "$SOURCE/docs/deploy/uv.txt"']
+    ]
+    (locked,) = [line for line in lines if line.startswith("locked=(sync ")]
+    assert {"--locked", "--no-dev", "--group", "build"} <= set(locked.rstrip(")").split())
+    # The packages first; then the command itself is built by them, without the network.
+    assert [line.partition("[@]}")[2] for line in by_uv] == [
+        '" --no-install-project',
+        '" --no-editable --no-build-isolation --offline',
+    ]
+
+
+def test_what_builds_the_project_is_in_the_lock_with_its_hashes() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    assert project["dependency-groups"]["build"] == project["build-system"]["requires"]
+    packages = tomllib.loads((ROOT / "uv.lock").read_text(encoding="utf-8"))["package"]
+    by_name = {one["name"]: one for one in packages}
+    assert by_name["hatchling"]["wheels"][0]["hash"].startswith("sha256:")
+    files = [file for one in packages for file in [*one.get("wheels", ()), *([one["sdist"]] if "sdist" in one else ())]]
+    assert [file for file in files if not file.get("hash", "").startswith("sha256:")] == []
 
 
 def test_uv_is_named_with_one_version_and_its_hashes() -> None:

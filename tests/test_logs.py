@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bot import logs
+from ledger.kernel.secret_shapes import REDACTED
 
 CANARY = "canary-Zx81-value"
 MULTILINE = 'a "quoted"\nsecret value'
@@ -66,7 +67,7 @@ def test_registered_secrets_appear_nowhere(stream: io.StringIO) -> None:
     assert CANARY not in text
     assert MULTILINE not in text
     assert json.dumps(MULTILINE)[1:-1] not in text
-    assert text.count(logs.REDACTED) >= 8
+    assert text.count(REDACTED) >= 8
     assert "ValueError" in text
 
 
@@ -75,7 +76,7 @@ def test_the_shapes_of_secrets_are_redacted(stream: io.StringIO, secret: str) ->
     logging.getLogger("x").info("before %s after", secret)
     assert secret.splitlines()[0] not in stream.getvalue()
     assert secret.rsplit("-", maxsplit=1)[-1].strip() not in stream.getvalue() or secret.startswith("-----")
-    assert logs.REDACTED in stream.getvalue()
+    assert REDACTED in stream.getvalue()
 
 
 @pytest.mark.parametrize(

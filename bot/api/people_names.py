@@ -1,4 +1,4 @@
-"""Write people's names into the sentences of every answer, in one place, so that no route can forget it."""
+"""Write people's names into every answer, and mask the signatures of addresses, so that no route can forget it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Final
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from bot.api.dependencies import Dependencies
+from ledger.kernel.secret_shapes import without_signatures, without_signatures_in
 
 #: The answers that people read; health checks and agents' check-ins name nobody.
 NAMED: Final = "/api/"
@@ -26,8 +27,14 @@ def _names_somebody(body: bytes) -> bool:
     return within or any(other in body for other in _OTHERS)
 
 
+def _signs_something(body: bytes) -> bool:
+    """Whether an address in an answer has a signature or a password."""
+    text = body.decode() if b"://" in body else ""
+    return without_signatures(text) != text
+
+
 class NamesInAnswers:
-    """Read the names before a call, and put them into the sentences of its answer. A stream passes unchanged."""
+    """Read the names before a call, and put them into the sentences of its answer. A stream does this itself."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -65,10 +72,14 @@ class _Named:
         body: bytes = message.get("body", b"")
         headers = [(name.lower(), value) for name, value in head.get("headers", ())]
         is_json = any(name == b"content-type" and value.split(b";")[0].endswith(b"json") for name, value in headers)
-        if message.get("more_body") or not is_json or not _names_somebody(body):
+        if message.get("more_body") or not is_json:
             return head, message
-        ctx = self._deps.ctx
-        said = ctx.names.in_answer(ctx.policy, json.loads(body))
+        has_names, has_signatures = _names_somebody(body), _signs_something(body)
+        if not has_names and not has_signatures:
+            return head, message
+        ctx, said = self._deps.ctx, json.loads(body)
+        said = ctx.names.in_answer(ctx.policy, said) if has_names else said
+        said = without_signatures_in(said) if has_signatures else said
         body = json.dumps(said, ensure_ascii=False, separators=(",", ":")).encode()
         length = str(len(body)).encode()
         headers = [(name, length if name == b"content-length" else value) for name, value in headers]

@@ -20,6 +20,7 @@ from bot.api.schemas.sessions import (
     Ssh,
     Terms,
 )
+from bot.rules.access.sight import Sight, job_in_sight
 from bot.rules.approvals.approvers import is_slack_group, mentioned_approvers
 from bot.rules.instances.checked_gpus import checked_gpus
 from bot.rules.migrations.text import NUMBERS
@@ -64,12 +65,13 @@ def request_summary(ctx: Context, request: Request, session_state: SessionState 
     )
 
 
-def request_out(ctx: Context, view: RequestView, mandate: ApproverGroup, hint: str = "") -> RequestOut:
-    """Return a request in full with its approvers; `hint` is what to know before approving it."""
+def request_out(ctx: Context, view: RequestView, mandate: ApproverGroup, sight: Sight, hint: str = "") -> RequestOut:
+    """Return a request in sight with its approvers; `hint` is what to know before approving it."""
     request, quote = view.request, view.quote
+    job = job_in_sight(view.job, sight)
     return RequestOut(
         **request_summary(ctx, request, view.session.state if view.session else None).model_dump(),
-        job={name: value for name, value in view.job.to_json().items() if name not in HIDDEN_IN_JOB},
+        job={name: value for name, value in job.to_json().items() if name not in HIDDEN_IN_JOB},
         shared_with=list(view.shared_with),
         shared_with_names=[ctx.names.of(ctx.policy, ref) or ref for ref in view.shared_with],
         quote_version=request.quote_version,
@@ -144,15 +146,15 @@ def _waiting(ctx: Context, view: RequestView, names: tuple[str, ...]) -> Waiting
 
 
 def session_out(
-    ctx: Context, view: SessionView, now: datetime, *, mine: bool, between: Range | None = None
+    ctx: Context, view: SessionView, now: datetime, sight: Sight, *, between: Range | None = None
 ) -> SessionOut:
-    """Return a session; only its owner sees how to connect.
+    """Return a session in sight; only its people see how to connect.
 
     `between` is what it can have cost where its cloud does not report it.
     """
     session, row = view.session, view.instance
-    live = session.state in LIVE_SESSION
-    shows_ssh = mine and live and row is not None and row.state in OPEN_INSTANCE
+    live, works = session.state in LIVE_SESSION, sight.shows_work
+    shows_ssh = sight.connects and live and row is not None and row.state in OPEN_INSTANCE
     return SessionOut.of(
         session,
         owner_name=ctx.names.of(ctx.policy, session.owner),
@@ -174,12 +176,12 @@ def session_out(
         grace=_grace(view, now) if live and view.grace is not None else None,
         ends_early_at=session.early_end_at if live else None,
         ends_early_because=(session.early_end_reason or "") if live else "",
-        end_waits_because=(row.gate_note or "") if row is not None and row.checkpoint_step in WAITS else "",
+        end_waits_because=(row.gate_note or "") if works and row is not None and row.checkpoint_step in WAITS else "",
         disk=DiskOut.model_validate(view.disk) if view.disk is not None else None,
-        agent=_agent(view, now) if live else None,
+        agent=_agent(view, now) if live and works else None,
         job=_job(view),
-        migration=_migration(view) if mine else None,
-        resumed=view.resumed,
+        migration=_migration(view) if sight.connects else None,
+        resumed=view.resumed if works else "",
         policy=_terms(ctx, view) if live else None,
         gpu_check=_gpu_check(row) if live and row is not None else None,
         ssh=_ssh(view.request, row, view.node) if shows_ssh and row is not None else None,

@@ -13,6 +13,7 @@ from bot.slack import forms, modals
 from bot.slack.blocks import help as help_message
 from bot.slack.blocks.elements import Message
 from bot.slack.inbound import WITHHELD, InboundKind, InboundMessage
+from bot.slack.web import readable
 
 #: The first part of an action id, up to its colon, says what the button does.
 BUTTONS: Final = frozenset(
@@ -101,9 +102,11 @@ def _view(received: InboundMessage, policy: Policy) -> AckPlan:
         return AckPlan()
     found = read(received.values, policy)
     if isinstance(found, Mapping):
-        return AckPlan({"response_action": "errors", "errors": dict(found)})
+        errors = {block: readable("text", sentence) for block, sentence in found.items()}
+        return AckPlan({"response_action": "errors", "errors": errors})
     return AckPlan(work=received)
 
 
 def _ephemeral(message: Message) -> AckPlan:
-    return AckPlan({"response_type": "ephemeral", "text": message.text, "blocks": list(message.blocks)})
+    blocks = readable("blocks", list(message.blocks))
+    return AckPlan({"response_type": "ephemeral", "text": readable("text", message.text), "blocks": blocks})

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
+from bot.rules.access.sight import Sight
 from bot.rules.approvals.approvers import Deed, references
 from bot.rules.approvals.decision import is_approver
 from bot.rules.grammar.job import everything
@@ -12,7 +13,7 @@ from bot.rules.grammar.parser import GrammarError, ParsedCommand, parse
 from bot.rules.instances.power import PowerAction
 from bot.rules.values.reply_code import ReplyCode
 from bot.rules.values.text import clean
-from bot.services.access import authorization, delegation, sharing
+from bot.services.access import authorization, delegation
 from bot.services.approvals import advance, break_glass, decisions, explanation
 from bot.services.approvals.advance import Revoke
 from bot.services.approvals.break_glass import BreakGlass
@@ -72,7 +73,7 @@ async def run(handler: HandlerContext, job: HandlerJob) -> None:
 
 def _unknown(error: LookupError) -> Message:
     """Say that no request or session has the id that was typed."""
-    return answer(Reply(False, ReplyCode.UNKNOWN_ID, f"{error}."))
+    return answer(authorization.refusal(error))
 
 
 async def hidden(handler: HandlerContext, job: HandlerJob, requester: str) -> bool:
@@ -183,9 +184,10 @@ async def _list(handler: HandlerContext, job: HandlerJob, parsed: ParsedCommand)
 
 async def _status(handler: HandlerContext, job: HandlerJob, parsed: ParsedCommand) -> Message | None:
     ctx, now = handler.ctx, handler.ctx.clock.now()
-    found = await _seen(handler, job, parsed.target)
-    if isinstance(found, Message):
-        return found
+    seen = await _seen(handler, job, parsed.target)
+    if isinstance(seen, Message):
+        return seen
+    found, sight = seen
     view = found.session
     facts = await card_facts(ctx, found.request, now)
     between = await true_up.range_of(ctx, view.session.id) if view else None
@@ -194,8 +196,8 @@ async def _status(handler: HandlerContext, job: HandlerJob, parsed: ParsedComman
         ctx.policy,
         facts,
         now,
+        sight,
         mine=_is_mine(found, job),
-        logs_in=view is not None and sharing.is_shared(ctx.policy, view.shared_with, job.message.actor),
         command=handler.settings.command,
         can_end=_can_end(handler, found),
         between=between,
@@ -206,23 +208,27 @@ async def details(handler: HandlerContext, job: HandlerJob) -> Message:
     """Answer the button *Details* of a session with what its short status leaves out."""
     if refused := await handler.ineligible(job, Deed.READ):
         return answer(refused)
-    found = await _seen(handler, job, job.message.value)
-    if isinstance(found, Message) or found.session is None:
-        return found if isinstance(found, Message) else _unknown(LookupError(nothing_ends_in(job.message.value)))
+    seen = await _seen(handler, job, job.message.value)
+    if isinstance(seen, Message):
+        return seen
+    found, sight = seen
+    if found.session is None:
+        return _unknown(LookupError(nothing_ends_in(job.message.value)))
     policy, now = handler.ctx.policy, handler.ctx.clock.now()
-    return status_details(found.session, policy, now, mine=_is_mine(found, job), can_end=_can_end(handler, found))
+    return status_details(found.session, policy, now, sight, can_end=_can_end(handler, found))
 
 
-async def _seen(handler: HandlerContext, job: HandlerJob, target: str) -> service.Status | Message:
-    """Return what an id names, or the answer where it names nothing that this person may see."""
+async def _seen(handler: HandlerContext, job: HandlerJob, target: str) -> tuple[service.Status, Sight] | Message:
+    """Return what an id names and how much of it this person sees, or the answer where they may see nothing."""
+    facts = await handler.facts(job)
     try:
-        found = await service.status(handler.ctx, target)
+        status = await service.status(handler.ctx, target)
+        async with handler.ctx.db.read() as tx:
+            request, session = status.request.request, status.session.session if status.session else None
+            sight = await authorization.member_sight(tx, handler.ctx.policy, facts, request, session, target)
     except LookupError as error:
         return _unknown(error)
-    shared = sharing.is_shared(handler.ctx.policy, found.request.shared_with, job.message.actor)
-    if not shared and await hidden(handler, job, found.request.request.requester):
-        return _unknown(LookupError(nothing_ends_in(target)))
-    return found
+    return status, sight
 
 
 def _is_mine(found: service.Status, job: HandlerJob) -> bool:
@@ -335,13 +341,15 @@ async def _again(handler: HandlerContext, job: HandlerJob, parsed: ParsedCommand
         return answer(_nobody_decides_here(handler))
     earlier = None
     if parsed.target:
+        policy, facts = handler.ctx.policy, await handler.facts(job)
         try:
             async with handler.ctx.db.read() as tx:
-                earlier, _ = await resolve(tx, parsed.target)
+                earlier, session = await resolve(tx, parsed.target)
+                sight = await authorization.member_sight(tx, policy, facts, earlier, session, parsed.target)
+                if not sight.shows_work:
+                    raise authorization.only_offered(earlier)
         except LookupError as error:
             return _unknown(error)
-        if await hidden(handler, job, earlier.requester):
-            return _unknown(LookupError(nothing_ends_in(parsed.target)))
     reply = await repeat.again(handler.ctx, repeat.Again(job.key, job.message.actor, shown_in, earlier))
     if reply.ok and shown_in == asked_in:
         return None

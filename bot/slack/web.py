@@ -23,6 +23,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.slack.settings import SlackSettings
 from ledger.kernel.network_guard import forbid_in_transaction
+from ledger.kernel.secret_shapes import without_signatures
 
 #: Seconds to wait when Slack limits the rate without saying for how long.
 DEFAULT_WAIT_S: Final = 5.0
@@ -35,6 +36,21 @@ IN_ADDRESS: Final = frozenset({"files.getUploadURLExternal", "files.completeUplo
 
 #: Slack's answers to an app that lacks the right to a call, whatever token it has.
 NO_RIGHT: Final = frozenset({"missing_scope", "no_permission"})
+
+
+#: Where messages and dialogs have what people read. A button's value and the text of an input stay whole.
+_READ: Final = frozenset(
+    ("text", "alt_text", "title", "url", "fallback", "label", "hint", "description", "initial_comment")
+)
+
+
+def readable(key: str, value: Any) -> Any:
+    """Return a part of a message or an answer without the signatures of addresses in what people read of it."""
+    if isinstance(value, str):
+        return without_signatures(value) if key in _READ else value
+    if isinstance(value, Mapping):
+        return {name: readable(name, item) for name, item in value.items()}
+    return [readable(key, item) for item in value] if isinstance(value, list | tuple) else value
 
 
 class WebError(Exception):
@@ -94,7 +110,7 @@ class Web:
         reads = method in READS
         client = self._client(reads=reads)
         client.session = self._open_session()
-        sent = {key: value for key, value in arguments.items() if value is not None}
+        sent = {key: readable(key, value) for key, value in arguments.items() if value is not None}
         how: dict[str, Any] = {"http_verb": "GET", "params": sent} if reads else {"json": sent}
         how = {"params": sent} if method in IN_ADDRESS else how
         try:

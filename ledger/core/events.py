@@ -14,6 +14,7 @@ from ledger.engine.db import dialect_insert, insert_for
 from ledger.kernel.actor import Actor
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import new_id
+from ledger.kernel.secret_shapes import without_signatures, without_signatures_in
 from ledger.kernel.states import NotificationKind, NotificationState
 from ledger.models import Event, Notification
 
@@ -36,6 +37,8 @@ def record(
 ) -> None:
     """Add one journal row. `kind` is the table's noun and a verb: `instance.moved`, `key.added`.
 
+    The signatures of addresses are masked, because it is never changed again and many people read it.
+
     `key` names the call that did it, where it may come again: `queries.journal.noted_before` finds the row by it.
     """
     tx.add(
@@ -47,8 +50,8 @@ def record(
             kind=kind,
             before=before,
             after=after,
-            reason=reason,
-            data={**(data or {}), **({"key": key} if key else {})},
+            reason=without_signatures(reason),
+            data={**without_signatures_in(data or {}), **({"key": key} if key else {})},
         )
     )
 

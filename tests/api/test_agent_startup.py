@@ -38,6 +38,20 @@ async def test_an_agent_that_asks_receives_the_plan_and_a_failed_step_is_one_mes
         assert (await w.books()).instances[0].state == "live"
 
 
+async def test_the_machine_receives_the_whole_signature_of_an_address(door: Door) -> None:
+    w, signed = door.w, "https://bucket.example.com/x.pt?X-Amz-Expires=60&X-Amz-Signature=0123456789abcdef"
+    async with listening(w):
+        await w.running(candidates=("vast",), run=f"wget '{signed}'", mounts=(f"COPY /data/x {signed}",))
+        node = agent(w)
+        await pass_time(w, 61)
+        head, body = {"Authorization": f"Bearer {node.token}"}, {"v": 2, "seq": node.seq + 1, "wants_startup": True}
+        w.clock.advance(10)
+        answer = await door.http.post(PATH, json=body, headers=head)
+        said = str(answer.json()["startup"])
+        assert f"wget '{signed}'" in said.replace('"', "'").replace("\\'", "'")
+        assert said.count("X-Amz-Signature=0123456789abcdef") >= 2
+
+
 async def test_a_served_model_is_one_message_and_a_failed_server_is_one_with_the_end_of_its_log(door: Door) -> None:
     w = door.w
     async with listening(w):

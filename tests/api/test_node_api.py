@@ -10,6 +10,7 @@ from typing import Any
 
 from bot.api.schemas.sessions import SessionOut
 from bot.cli.terminal.views import session_details
+from bot.rules.access.sight import Sight
 from bot.rules.instances.power import PowerAction
 from bot.services.billing.shared_ledger import manifest
 from bot.services.instances import power
@@ -143,7 +144,7 @@ async def test_a_node_sends_nobody_elsewhere_and_another_certificate_is_told(doo
         assert [one["api"] for one in (await manifest(w.ctx, ATLAS, everybody=True, endpoints=False))["instances"]] == [
             None
         ]
-        page = status.details(view, w.ctx.policy, w.clock.now(), mine=True).text
+        page = status.details(view, w.ctx.policy, w.clock.now(), Sight.OWN).text
         assert first in page
         assert second in page
         assert "Do not trust it" in page

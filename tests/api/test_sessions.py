@@ -9,6 +9,7 @@ from typing import cast
 from bot.api.schemas.requests import RequestSummary
 from bot.api.schemas.sessions import SessionOut
 from bot.cli.terminal.views import request_list, session_details, session_list
+from bot.rules.access.sight import Sight
 from bot.rules.values.phrases import rate, unreconciled
 from bot.services.billing.true_up import range_of
 from bot.services.checkpoints.hold import disk_rate
@@ -134,7 +135,7 @@ async def test_what_a_silent_cloud_charged_reads_the_same_at_every_door(
             assert said in session_details(one).sentences
             found, view = await status(w.ctx, session), await w.session(session)
             facts = CardFacts(cost_usd=view.accrued_usd)
-            page = slack_status(found, w.ctx.policy, facts, w.clock.now(), mine=True, between=between)
+            page = slack_status(found, w.ctx.policy, facts, w.clock.now(), Sight.OWN, mine=True, between=between)
             assert said in page.text
             assert said in session_ready_and_ended.ended(view, view.accrued_usd, between=between).text
 

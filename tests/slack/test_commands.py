@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from bot.practice.model import ChatMessage
 from bot.practice.reader import all_text, buttons
 from bot.rules.nodes.authorized_keys import fingerprint
@@ -17,6 +19,7 @@ from ledger.kernel.ids import short_id
 from ledger.kernel.states import SessionState
 from ledger.models import Instance
 from ledger.queries.views import session_view
+from tests.api.generated.ownership import read_rows
 from tests.slack.conftest import Stage, staged, words_before_the_buttons
 from tests.support.clock import SteppedClock
 
@@ -375,3 +378,16 @@ async def test_who_has_no_key_is_told_before_anything_is_bought_and_when_it_is_r
     await stage.command("alice", f"/gpu key add {KEY}")
     again = await stage.ask("/gpu provision 1x4090 3h")
     assert "no SSH key" not in str(again.blocks)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ['provision 1x4090 2h run="HF_TOKEN={} python x.py"', "extend abcdef 2h for={}", "break-glass abcdef {} leaked"],
+)
+async def test_a_command_with_a_secret_is_refused_and_stored_nowhere(stage: Stage, line: str) -> None:
+    token = "hf_AbCdEfGhIjKlMnOpQrStUvWxYz01234567"
+    outcome = await stage.command("alice", f"/gpu {line.format(token)}")
+    said = str(outcome.response)
+    assert "contains a Hugging Face token." in said
+    assert "secrets=NAME" in said
+    assert token not in said + str(await read_rows(stage.ctx.db))

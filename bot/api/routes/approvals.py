@@ -13,6 +13,7 @@ from bot.api.routes.requests import RequestParam, done, found
 from bot.api.schemas.approvals import BreakGlassIn, DelegationIn, DelegationOut, WhyOut
 from bot.api.schemas.base import Done
 from bot.rules.access.scopes import BadHolder, person
+from bot.rules.access.sight import Sight
 from bot.rules.approvals.decision import DeciderFacts
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import authorization, delegation
@@ -26,7 +27,7 @@ router = APIRouter(prefix="/api/v1", tags=["approvals"])
 @router.get("/requests/{request}/why", responses=refusals(404))
 async def why(deps: Deps, who: RequestReader, request: RequestParam) -> WhyOut:
     """Explain which policy rule requires the approval of a request, who may approve it, and what was waived."""
-    row, _ = await found(deps, who, request)
+    row, *_ = await found(deps, who, request, Sight.FACTS)
     return WhyOut.model_validate(await explanation.why(deps.ctx, row.id))
 
 
@@ -70,7 +71,7 @@ async def start_without(deps: Deps, who: Decider, request: RequestParam, body: B
 
     Every approver receives a notification.
     """
-    row, _ = await found(deps, who, request)
+    row, *_ = await found(deps, who, request)
 
     async def act(name: str) -> tuple[int, Done]:
         command = BreakGlass(row.id, DeciderFacts(who.actor), body.reason, body.offer_id, name)

@@ -16,6 +16,7 @@ from bot.services.audit import event_stream
 from bot.services.audit.metrics import exposition
 from bot.services.runtime.commands import Reply
 from bot.services.runtime.context import Context
+from ledger.kernel.secret_shapes import without_signatures_in
 from ledger.models import Event
 
 router = APIRouter(tags=["events"])
@@ -73,7 +74,7 @@ async def events(
 def _line(ctx: Context, one: Event) -> str:
     names = ("kind", "actor", "subject", "before", "after", "reason")
     shown = {"id": one.id, "at": one.at.isoformat(), **{name: getattr(one, name) for name in names}}
-    shown = ctx.names.in_answer(ctx.policy, shown)
+    shown = without_signatures_in(ctx.names.in_answer(ctx.policy, shown))
     return f"id: {one.id}\nevent: {one.kind}\ndata: {json.dumps(shown, ensure_ascii=True)}\n\n"
 
 

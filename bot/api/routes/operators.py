@@ -74,7 +74,7 @@ async def audit(deps: Deps, who: RequestReader, request: RequestParam) -> AuditO
         async with ctx.db.read() as tx:
             row, until = await authorization.find_journal(tx, ctx.policy, who, request, ctx.clock.now(), facts)
     except LookupError as error:
-        raise ProblemRaised(Reply(False, ReplyCode.UNKNOWN_ID, f"{error}.")) from error
+        raise ProblemRaised(authorization.refusal(error)) from error
     log = await journal.audit(ctx.db, row.id, until)
     people = {ref: ctx.names.of(ctx.policy, ref) for ref in {event.actor for event in log.events}}
     events = [EventOut.of(event, actor_name=people[event.actor]) for event in log.events]
@@ -229,7 +229,7 @@ async def record_run(deps: Deps, who: Admin, body: RunIn) -> Done:
     if (body.session is None) is (body.job is None):
         raise ProblemRaised(Reply(False, ReplyCode.BAD_WORD, "Say either the session or the job of the run."))
     if body.session is not None:
-        row, _ = await found(deps, who, body.session)
+        row, *_ = await found(deps, who, body.session)
         return done(await run_history.record_session(ctx.db, row.id, body.tokens_s, who.actor, now))
     try:
         job = read_job(body.job or JobDocument(), ctx.policy, "plan")

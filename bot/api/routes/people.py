@@ -13,6 +13,7 @@ from bot.api.routes.sessions import SessionParam, session_named
 from bot.api.schemas.base import Done
 from bot.api.schemas.people import PersonIn, SharerOut
 from bot.rules.access.scopes import BadHolder, Scope, known_person
+from bot.rules.access.sight import Sight
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import sharing
 from bot.services.access.api_keys import Principal
@@ -62,7 +63,7 @@ async def offer_transfer(deps: Deps, who: SessionOwner, session: SessionParam, b
 @router.post("/sessions/{session}/transfer/accept", responses=refusals(404, 409))
 async def accept_transfer(deps: Deps, who: SessionOwner, session: SessionParam) -> Done:
     """Accept the session that somebody offers you. A second call changes nothing."""
-    row = await session_named(deps, who, session)
+    row = await session_named(deps, who, session, Sight.FACTS)
     command = transfer.AnswerOffer(row.id, who.actor, accept=True)
     return done(await transfer.answer(deps.ctx, command), url=f"/api/v1/sessions/{row.id}")
 
@@ -70,7 +71,7 @@ async def accept_transfer(deps: Deps, who: SessionOwner, session: SessionParam) 
 @router.post("/sessions/{session}/transfer/decline", responses=refusals(404, 409))
 async def decline_transfer(deps: Deps, who: SessionOwner, session: SessionParam) -> Done:
     """Decline the session that somebody offers you; or withdraw your own offer."""
-    row = await session_named(deps, who, session)
+    row = await session_named(deps, who, session, Sight.FACTS)
     command = transfer.AnswerOffer(row.id, who.actor, accept=False, admin=administers(who))
     return done(await transfer.answer(deps.ctx, command), url=f"/api/v1/sessions/{row.id}")
 

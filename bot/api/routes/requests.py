@@ -16,6 +16,7 @@ from bot.api.schemas.base import Done, Page, ReasonIn
 from bot.api.schemas.requests import AgainIn, ApproveIn, RequestOut, RequestSummary, ShareIn
 from bot.api.views import request_out, request_summary
 from bot.rules.access.scopes import BadHolder, Scope, known_person
+from bot.rules.access.sight import Sight
 from bot.rules.approvals.decision import DeciderFacts, Decision
 from bot.rules.grammar.bad_word import BadWord
 from bot.rules.grammar.job_document import JobDocument, plain
@@ -24,6 +25,7 @@ from bot.rules.policy.consumers import of as limits_of
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import authorization, sharing, ssh_keys
 from bot.services.access.api_keys import Principal
+from bot.services.access.authorization import Found
 from bot.services.approvals import advance, by_offer, decisions
 from bot.services.approvals.advance import Revoke
 from bot.services.grants import approvers
@@ -33,7 +35,7 @@ from bot.services.requests import submit
 from bot.services.runtime import liveness
 from bot.services.runtime.commands import Cancel, Provision, Reply
 from ledger.kernel.actor import Actor, ActorKind
-from ledger.models import Request, Session
+from ledger.models import Request
 from ledger.queries.lookups import session_states
 from ledger.queries.views import request_view, requests_page
 
@@ -47,17 +49,17 @@ Cursor = Annotated[str | None, Query(pattern=r"^[a-z]{3}_[0-9a-z]{16}$", descrip
 Limit = Annotated[int, Query(ge=1, le=100, description="How many at most.")]
 
 
-async def found(deps: Dependencies, who: Principal, text: str) -> tuple[Request, Session | None]:
+async def found(deps: Dependencies, who: Principal, text: str, least: Sight = Sight.ALL) -> Found:
     """Find the request and the session that an id names, if the principal may see them.
 
-    Every route with an id checks access here.
+    Every route with an id checks access here. `least` is what a caller shows of it, or needs to see for what it does.
     """
     facts = await authorization.looked_up(deps.ctx, who)
     try:
         async with deps.ctx.db.read() as tx:
-            return await authorization.find(tx, deps.ctx.policy, who, text, deps.ctx.clock.now(), facts)
+            return await authorization.find(tx, deps.ctx.policy, who, text, deps.ctx.clock.now(), facts, least)
     except LookupError as error:
-        raise ProblemRaised(Reply(False, ReplyCode.UNKNOWN_ID, f"{error}.")) from error
+        raise ProblemRaised(authorization.refusal(error)) from error
 
 
 def done(reply: Reply, **more: Any) -> Done:
@@ -133,19 +135,19 @@ async def requests(
 @router.get("/requests/{request}", responses=refusals(404))
 async def request(deps: Deps, who: RequestReader, request: RequestParam) -> RequestOut:
     """Show one request: its options, who must approve it and since when, or its result."""
-    row, _ = await found(deps, who, request)
+    row, _, sight = await found(deps, who, request, Sight.FACTS)
     async with deps.ctx.db.read() as tx:
         group = await approvers.approver_group(tx, deps.ctx.policy, row, deps.ctx.clock.now())
         name = deps.ctx.names.of(deps.ctx.policy, row.requester) or "The requester"
         view = await request_view(tx, row.id)
         hint = await ssh_keys.keyless(tx, deps.ctx.policy, row, f"{name} has")
-        return request_out(deps.ctx, view, group, hint)
+        return request_out(deps.ctx, view, group, sight, hint)
 
 
 @router.post("/requests/{request}/approve", response_model=Done, responses=refusals(404, 409, 503))
 async def approve(deps: Deps, who: Decider, request: RequestParam, body: ApproveIn, key: Repeat) -> Any:
     """Approve one option as the person whose key this is, under the same rules as in Slack."""
-    row, _ = await found(deps, who, request)
+    row, *_ = await found(deps, who, request)
     decision = by_offer.Named(
         row.id,
         Decision.APPROVE,
@@ -183,7 +185,7 @@ def time_of(deps: Dependencies, said: Decimal | str | None) -> Decimal | None:
 @router.post("/requests/{request}/reject", response_model=Done, responses=refusals(404, 409, 503))
 async def reject(deps: Deps, who: Decider, request: RequestParam, body: ReasonIn, key: MayRepeat = None) -> Any:
     """Reject a request as the person whose key this is; the requester reads the reason."""
-    row, _ = await found(deps, who, request)
+    row, *_ = await found(deps, who, request)
     decision = by_offer.Named(row.id, Decision.REJECT, DeciderFacts(who.actor), reason=body.reason)
     if key is None:
         return (await _decide(deps, decision)(""))[1]
@@ -194,7 +196,7 @@ async def reject(deps: Deps, who: Decider, request: RequestParam, body: ReasonIn
 @router.post("/requests/{request}/cancel", responses=refusals(404, 409))
 async def cancel(deps: Deps, who: Requester, request: RequestParam, body: ReasonIn) -> Done:
     """Withdraw an undecided request; somebody else's also needs the scope `approvals:write`."""
-    row, _ = await found(deps, who, request)
+    row, *_ = await found(deps, who, request)
     async with deps.ctx.db.read() as tx:
         if not await authorization.may_cancel(tx, deps.ctx.policy, who, row):
             sentence = f"The request is not yours, and this key lacks the scope {Scope.APPROVALS_WRITE}."
@@ -206,7 +208,7 @@ async def cancel(deps: Deps, who: Requester, request: RequestParam, body: Reason
 @router.post("/requests/{request}/revoke", responses=refusals(404, 409))
 async def revoke(deps: Deps, who: Decider, request: RequestParam) -> Done:
     """Revoke your own approval in advance of a request that waits, as long as it was not used."""
-    row, _ = await found(deps, who, request)
+    row, *_ = await found(deps, who, request)
     reply = await advance.revoke(deps.ctx, Revoke(row.id, DeciderFacts(who.actor)))
     return done(reply, url=f"/api/v1/requests/{row.id}")
 
@@ -214,7 +216,7 @@ async def revoke(deps: Deps, who: Decider, request: RequestParam) -> Done:
 @router.post("/requests/again", status_code=202, response_model=Done, responses=refusals(404, 409, 503))
 async def again(deps: Deps, who: Requester, body: AgainIn, key: Repeat) -> Any:
     """Repeat an earlier request, your newest or one that you may see, as a new request of yours."""
-    earlier = (await found(deps, who, body.request))[0] if body.request else None
+    earlier = (await found(deps, who, body.request)).request if body.request else None
 
     async def submit_again(command: str) -> tuple[int, Done]:
         wanted = repeat.Again(command, who.actor, deps.settings.channel, earlier, who.is_agent)
@@ -227,7 +229,7 @@ async def again(deps: Deps, who: Requester, body: AgainIn, key: Repeat) -> Any:
 @router.post("/requests/{request}/share", responses=refusals(404, 409))
 async def share(deps: Deps, who: Requester, request: RequestParam, body: ShareIn) -> Done:
     """Share the machine of a request with one person more, or one less, before or after its launch."""
-    row, _ = await found(deps, who, request)
+    row, *_ = await found(deps, who, request)
     try:
         person = known_person(body.person, deps.ctx.policy.same_person)
     except BadHolder as error:

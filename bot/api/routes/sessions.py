@@ -18,6 +18,7 @@ from bot.api.schemas.queue import QueueCommandOut, QueueResultsOut
 from bot.api.schemas.sessions import DoneIn, ExtendIn, GraceIn, LoginOut, LogOut, MigrateIn, NodeTokenOut, SessionOut
 from bot.api.streams import CountedStream, count_one
 from bot.api.views import login_out, session_out
+from bot.rules.access.sight import Sight
 from bot.rules.approvals.decision import DeciderFacts
 from bot.rules.grammar.bad_word import BadWord
 from bot.rules.grammar.job_document import plain
@@ -77,7 +78,7 @@ async def sessions(
         between = await ranges(ctx, tx, gone)
     now = ctx.clock.now()
     items = [
-        session_out(ctx, view, now, mine=any(map(own.__contains__, view.people)), between=between.get(view.session.id))
+        session_out(ctx, view, now, authorization.listed(own, view.people), between=between.get(view.session.id))
         for view in views[:limit]
     ]
     return Page[SessionOut](items=items, next_cursor=items[-1].id if len(views) > limit else None)
@@ -87,12 +88,11 @@ async def sessions(
 async def session(deps: Deps, who: SessionReader, session: SessionParam) -> SessionOut:
     """Show one session, by its id or by its request's."""
     ctx = deps.ctx
-    row = await session_named(deps, who, session)
+    row, sight = await session_in_sight(deps, who, session, Sight.FACTS)
     async with ctx.db.read() as tx:
-        own = await authorization.mine(tx, ctx.policy, who.actor)
         view = await session_view(tx, row.id)
         between = (await ranges(ctx, tx, (row.id,))).get(row.id)
-    return session_out(ctx, view, ctx.clock.now(), mine=any(map(own.__contains__, view.people)), between=between)
+    return session_out(ctx, view, ctx.clock.now(), sight, between=between)
 
 
 @router.get("/sessions/{session}/commands", responses=refusals(404, 409))
@@ -287,9 +287,16 @@ async def _switch(deps: Dependencies, who: Principal, session: str, order: Power
     return done(reply, url=f"/api/v1/sessions/{row.id}")
 
 
-async def session_named(deps: Dependencies, who: Principal, session: str) -> Session:
-    """Return the session that an id names, if the principal may see it."""
-    _, row = await found(deps, who, session)
+async def session_in_sight(
+    deps: Dependencies, who: Principal, session: str, least: Sight = Sight.ALL
+) -> tuple[Session, Sight]:
+    """Return the session that an id names, if the principal may see it, and how much of it they see."""
+    _, row, sight = await found(deps, who, session, least)
     if row is None:
         raise ProblemRaised(NO_SESSION)
-    return row
+    return row, sight
+
+
+async def session_named(deps: Dependencies, who: Principal, session: str, least: Sight = Sight.ALL) -> Session:
+    """Return the session that an id names, if the principal sees at least this of it."""
+    return (await session_in_sight(deps, who, session, least))[0]

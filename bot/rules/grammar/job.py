@@ -34,6 +34,7 @@ from bot.rules.policy.model_profiles import ModelProfile
 from bot.rules.policy.policy import Policy
 from bot.rules.sizing.media_models import media_model
 from bot.rules.sizing.model_shapes import model
+from bot.rules.values import secret_text
 from bot.rules.values.text import UnclosedQuote, WordToken, tokens
 from ledger.kernel.job import GpuConstraint, JobRequest
 from providers.gpus.table import lookup
@@ -116,6 +117,8 @@ class Draft:
             value = operator + value
         elif operator != "=":
             raise BadWord(f"{operator} works with memory only; write {found.example}.")
+        if wrong := secret_text.problem(secret_text.field_of(found.key), value):
+            raise BadWord(wrong)
         read = found.read(value, self.policy)
         if "names" in read:
             read["names"] = self._with(read["names"])

@@ -7,7 +7,7 @@ example.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,7 +15,7 @@ from bot.rules.grammar.bad_word import BadWord, nearest, show
 from bot.rules.grammar.commands import BY_NAME, SUBCOMMANDS, CommandShape, Subcommand
 from bot.rules.grammar.compare_words import compares_work, work_to_compare
 from bot.rules.grammar.job import Draft, joined, pair
-from bot.rules.grammar.job_words import WORDS
+from bot.rules.grammar.job_words import KEYS, WORDS
 from bot.rules.grammar.market_words import read_sort
 from bot.rules.grammar.readers import (
     VALUE_SEEN,
@@ -45,8 +45,13 @@ from bot.rules.grammar.volume_words import read_volume
 from bot.rules.policy.policy import Policy
 from bot.rules.values.private_keys import looks_private
 from bot.rules.values.reply_code import ReplyCode
+from bot.rules.values.secret_text import field_of, has_secret, problem
 from bot.rules.values.text import UnclosedQuote, WordToken, caret, clean, tokens
+from ledger.kernel.secret_shapes import without_signatures
 from providers.gpus.table import lookup
+
+#: The right form of a job that needs a secret.
+_SAFE_EXAMPLE = 'provision 1x4090 2h run="python train.py" secrets=HF_TOKEN'
 
 __all__ = ["GrammarError", "ParsedCommand", "parse", "reference"]
 
@@ -62,8 +67,7 @@ class GrammarError:
     line: str
     #: Which of the words that came beside the line, from 1; 0 is the line.
     pair: int = 0
-
-    code = ReplyCode.BAD_WORD
+    code: ReplyCode = ReplyCode.BAD_WORD
 
     @property
     def caret(self) -> str:
@@ -78,18 +82,58 @@ def parse(
 
     `more` are further words with their values, whatever is in them, such as a file or a REST body holds.
     """
-    line = clean(text)
+    line, pairs = clean(text), tuple(more)
     if looks_private(line):  # The error does not repeat it: others may see an answer, and nobody may see a private key.
         message = "That is a private key: keep it to yourself and add the public one, which ends in .pub."
         return GrammarError("key", 0, message, BY_NAME["key"].example, "key add …")
+    if secret := _secret_error(line, pairs):
+        return secret
+    parsed = _parsed(text, line, policy or Policy(), pairs)
+    return _masked(parsed) if isinstance(parsed, GrammarError) else parsed
+
+
+def _masked(error: GrammarError) -> GrammarError:
+    """Mask the signatures of addresses in an error, before its line is cut to what is shown of it."""
+    if without_signatures(error.line) == error.line:
+        return error
+    return replace(
+        error,
+        word=without_signatures(error.word),
+        position=len(without_signatures(error.line[: error.position])),
+        line=without_signatures(error.line),
+    )
+
+
+def _secret_error(line: str, pairs: Sequence[tuple[str, str]]) -> GrammarError | None:
+    """Refuse words with a secret in them before anything stores or repeats them; None where there is none."""
+    sub = BY_NAME["provision"]
+    for place, (key, value) in enumerate(pairs, 1):
+        if wrong := problem(field_of(key), value):
+            return GrammarError(sub.name, 0, wrong, _SAFE_EXAMPLE, f"{sub.name} …", place, ReplyCode.SECRET_IN_TEXT)
+    if line.lower().lstrip("-/").startswith("secret") or not has_secret(line):
+        return None  # The command about secrets has a sentence of its own about values.
+    wrong = problem(_field_with_secret(line), line)
+    return GrammarError(sub.name, 0, wrong, _SAFE_EXAMPLE, f"{sub.name} …", 0, ReplyCode.SECRET_IN_TEXT)
+
+
+def _field_with_secret(line: str) -> str:
+    """Return the field of a line that has the secret, as a sentence names it."""
+    try:
+        keys = [word.value.partition("=")[0].lower().lstrip("-") for word in tokens(line) if has_secret(word.value)]
+    except UnclosedQuote:
+        keys = []
+    return next((field_of(KEYS[key].key) for key in keys if key in KEYS), "The command")
+
+
+def _parsed(text: str, line: str, policy: Policy, pairs: Sequence[tuple[str, str]]) -> ParsedCommand | GrammarError:
     sub = BY_NAME["provision"]
     try:
         words = tokens(line)
         if not words:
             return ParsedCommand("help")
         sub = _subcommand(words[0])
-        added = [pair(key, clean(value), len(text) + place) for place, (key, value) in enumerate(more, 1)]
-        return _READERS[sub.shape](sub, [*words[1:], *added], line, policy or Policy())
+        added = [pair(key, clean(value), len(text) + place) for place, (key, value) in enumerate(pairs, 1)]
+        return _READERS[sub.shape](sub, [*words[1:], *added], line, policy)
     except UnclosedQuote as error:
         if line.lower().lstrip("-/").startswith("secret"):
             return _without_line(f"{error!s}{VALUE_SEEN}", BY_NAME["secret"])

@@ -7,6 +7,8 @@ import re
 from enum import StrEnum
 from typing import Final
 
+from ledger.kernel.secret_shapes import without_keys, without_signatures
+
 #: Lines that are shown when nobody says how many, and the most.
 LINES, LINES_MAX = 50, 1000
 #: What the command exits with when the machine has no such log.
@@ -96,4 +98,8 @@ def shown(text: str) -> tuple[str, ...]:
     lines = text.replace("\r\n", "\n").split("\n")
     if lines and not lines[-1]:
         lines.pop()
-    return tuple(_SECRET.sub("…", _CONTROL.sub("", one.rstrip("\r").rpartition("\r")[2])) for one in lines)
+    return tuple(_masked(_CONTROL.sub("", one.rstrip("\r").rpartition("\r")[2])) for one in lines)
+
+
+def _masked(line: str) -> str:
+    return without_signatures(without_keys(_SECRET.sub("…", line), "…"))

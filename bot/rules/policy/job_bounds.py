@@ -7,6 +7,7 @@ from decimal import Decimal
 from typing import Final, NamedTuple
 
 from bot.rules.policy.policy import Policy
+from bot.rules.values import secret_text
 from bot.rules.values.reply_code import ReplyCode
 from ledger.kernel.job import JobRequest
 from ledger.kernel.ports import Port
@@ -74,7 +75,9 @@ def reliability(share: Decimal, said: str = "") -> BoundsVerdict | None:
 
 
 def reason(text: str, policy: Policy) -> BoundsVerdict | None:
-    """Say what is wrong with the length of a reason."""
+    """Say what is wrong with a reason: its length, or a secret in it."""
+    if wrong := secret_text.problem(secret_text.REASON, text):
+        return BoundsVerdict(ReplyCode.SECRET_IN_TEXT, wrong)
     most = policy.max_reason_chars
     if len(text) <= most:
         return None
@@ -92,6 +95,12 @@ def ports(named: Sequence[Port]) -> BoundsVerdict | None:
     if len(numbers) > MOST_PORTS:
         return BoundsVerdict(ReplyCode.BAD_WORD, f"{len(numbers)} ports are above the limit of {MOST_PORTS}.")
     return None
+
+
+def secrets(job: JobRequest) -> BoundsVerdict | None:
+    """Say which field of a job has a secret in it."""
+    wrong = secret_text.of_job(job)
+    return BoundsVerdict(ReplyCode.SECRET_IN_TEXT, wrong) if wrong else None
 
 
 def check(job: JobRequest, policy: Policy) -> BoundsVerdict | None:

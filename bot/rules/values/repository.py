@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 EXAMPLE = "https://github.com/org/project@main"
+NO_PASSWORD = f"A repository's address has no user name or password; write repo={EXAMPLE}."
 _SHAPE = re.compile(
     r"(https://[A-Za-z0-9][A-Za-z0-9.-]{0,252}(?::\d{1,5})?/[\w./~+-]{1,300}?)(?:@([A-Za-z0-9][\w./-]{0,199}))?",
     re.ASCII,
@@ -30,7 +31,7 @@ class Repository:
         """Read `https://host/org/project@branch`. Raises BadRepositoryError, whose sentence repeats no password."""
         authority = text.partition("://")[2].partition("/")[0]
         if "@" in authority:
-            raise BadRepositoryError(f"A repository's address has no user name or password; write repo={EXAMPLE}.")
+            raise BadRepositoryError(NO_PASSWORD)
         found = _SHAPE.fullmatch(text)
         name = found[1].rstrip("/").rpartition("/")[2].removesuffix(".git") if found else ""
         if found is None or ".." in text or not _NAME.fullmatch(name):

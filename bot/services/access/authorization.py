@@ -5,13 +5,16 @@ Every route of every client asks here and nowhere else.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from datetime import datetime
+from typing import NamedTuple
 
 from bot.rules.access.scopes import Scope
+from bot.rules.access.sight import Sight
 from bot.rules.approvals.decision import DeciderFacts, is_approver, linked
 from bot.rules.policy.policy import Policy
 from bot.rules.sessions.extension import may_act as rule
+from bot.rules.values.command_text import cli_command
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import delegation
 from bot.services.access.api_keys import Principal
@@ -19,6 +22,7 @@ from bot.services.runtime.commands import Reply, refuse
 from bot.services.runtime.context import Context
 from ledger.core import Tx
 from ledger.kernel.actor import Actor
+from ledger.kernel.ids import short_id
 from ledger.models import Request, Session
 from ledger.queries.access import Whose, consumers_owned, shared_with
 from ledger.queries.people.transfers import is_offered, left_at
@@ -89,25 +93,84 @@ async def may_see(tx: Tx, policy: Policy, who: Principal, belongs_to: str) -> bo
     return names is None or belongs_to in names
 
 
+class Found(NamedTuple):
+    """A request, its session where it has one, and how much of them somebody sees."""
+
+    request: Request
+    session: Session | None
+    sight: Sight
+
+
+class OnlyOffered(LookupError):
+    """Somebody asks for more than the facts of a session that is only offered to them."""
+
+
+async def sight(tx: Tx, request: Request, session: Session | None, own: Whose, *, everything: bool) -> Sight | None:
+    """Return how much of a request and its session the person with the names `own` sees; None: nothing.
+
+    `everything`: they see everybody's. Only the people of the session itself read how to connect.
+    """
+    shared = await shared_with(tx, [request.parent_id or request.id])
+    owner = session.owner if session is not None else request.requester
+    if any(person in own for person in (owner, *(one for people in shared.values() for one in people))):
+        return Sight.OWN
+    if everything or request.requester in own:
+        return Sight.ALL
+    # Who is offered a session reads its facts before accepting it.
+    return Sight.FACTS if session is not None and await is_offered(tx, session.id, own) else None
+
+
+async def member_sight(
+    tx: Tx, policy: Policy, facts: DeciderFacts, request: Request, session: Session | None, text: str
+) -> Sight:
+    """Return how much of a request a member of the Slack workspace sees, whose team's cards they read.
+
+    An offer shows its facts only. A guest reads what is their own or shared with them; LookupError for anything else
+    that the id `text` names.
+    """
+    own = await mine(tx, policy, facts.actor)
+    seen = await sight(tx, request, session, own, everything=facts.known and is_approver(policy, facts))
+    if facts.is_guest and seen is not Sight.OWN and request.requester not in own:
+        raise LookupError(nothing_ends_in(text))
+    return seen or Sight.ALL
+
+
+def listed(own: Whose, people: Iterable[str]) -> Sight:
+    """Return how much somebody sees of a session in a list, which has only what `visible` allows them."""
+    return Sight.OWN if any(person in own for person in people) else Sight.ALL
+
+
 async def find(
-    tx: Tx, policy: Policy, who: Principal, text: str, now: datetime, facts: DeciderFacts
-) -> tuple[Request, Session | None]:
-    """Return the request (and its session) that an id names, when the principal may see it, or it is shared with them.
+    tx: Tx, policy: Policy, who: Principal, text: str, now: datetime, facts: DeciderFacts, least: Sight = Sight.ALL
+) -> Found:
+    """Return the request (and its session) that an id names, and how much of it the principal sees.
 
     `facts` is what `looked_up` found. LookupError, with the same sentence, for what does not exist and for what is
-    somebody else's, so that ids are never confirmed.
+    somebody else's, so that ids are never confirmed. `OnlyOffered` for a session that is offered to them, unless the
+    caller shows or needs only its facts, and says so with `least`.
     """
     request, session = await resolve(tx, text)
     names = await visible(tx, policy, who, now, facts)
-    if names is not None and request.requester not in names:
-        shared = await shared_with(tx, [request.parent_id or request.id])
-        if any(person in names for people in shared.values() for person in people):
-            return request, session
-        # Who is offered a session reads about it before accepting it.
-        if session is not None and await is_offered(tx, session.id, names):
-            return request, session
+    own = names if names is not None else await mine(tx, policy, who.actor)
+    seen = await sight(tx, request, session, own, everything=names is None)
+    if seen is None:
         raise LookupError(nothing_ends_in(text))
-    return request, session
+    if seen is Sight.FACTS and least is not Sight.FACTS:
+        raise only_offered(request)
+    return Found(request, session, seen)
+
+
+def only_offered(request: Request) -> OnlyOffered:
+    """Return the refusal for somebody who must accept a session before they see or do this."""
+    short = short_id(request.parent_id or request.id)
+    accept = cli_command(f"transfer accept {short}")
+    return OnlyOffered(f"Session {short} is only offered to you. Accept it first: {accept}")
+
+
+def refusal(error: LookupError) -> Reply:
+    """Return the reply for what `find` raised."""
+    code = ReplyCode.NOT_YOURS if isinstance(error, OnlyOffered) else ReplyCode.UNKNOWN_ID
+    return refuse(code, f"{error}.")
 
 
 async def find_journal(
@@ -118,7 +181,7 @@ async def find_journal(
     Who gave a session to another owner still reads what happened until then. LookupError as for `find`.
     """
     try:
-        return (await find(tx, policy, who, text, now, facts))[0], None
+        return (await find(tx, policy, who, text, now, facts)).request, None
     except LookupError:
         request, _ = await resolve(tx, text)
         until = await left_at(tx, request.id, await mine(tx, policy, who.actor))

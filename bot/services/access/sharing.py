@@ -279,8 +279,3 @@ async def people(ctx: Context, session_id: str) -> list[Sharer]:
         everything = max(times) if times and len(times) == len(theirs) else None
         found.append(Sharer(ref, ref == view.session.owner, len(theirs), everything, why))
     return found
-
-
-def is_shared(policy: Policy, people: tuple[str, ...], actor: Actor) -> bool:
-    """Whether one of these people is `actor`, under any of their names."""
-    return any(ref in Whose.of([actor, *linked(policy, actor)]) for ref in people)

@@ -14,6 +14,7 @@ from bot.rules.grammar.job_document import CandidatesOrder, FileMount, JobDocume
 from bot.rules.grammar.parser import GrammarError, ParsedCommand, parse
 from bot.rules.grammar.sizing_words import SizingQuestion
 from bot.rules.policy.policy import Policy
+from bot.rules.values import secret_text
 from bot.rules.values.mounts import BadMount, MountMode, read_mounts
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import ssh_keys
@@ -67,7 +68,7 @@ def _parsed(document: JobDocument, policy: Policy, command: str) -> ParsedComman
 
 def _job(document: JobDocument, parsed: ParsedCommand) -> JobRequest:
     if parsed.job is None:
-        raise BadJob(GrammarError.code, "", "Say which GPU and for how long, or what runs.")
+        raise BadJob(ReplyCode.BAD_WORD, "", "Say which GPU and for how long, or what runs.")
     try:
         mounts = read_mounts({path: _said(one) for path, one in document.file_mounts.items()})
     except BadMount as error:
@@ -76,6 +77,8 @@ def _job(document: JobDocument, parsed: ParsedCommand) -> JobRequest:
     in_order = bool(listed) and len(parsed.job.candidates) > 1
     key = _public_key(document.ssh_public_key)
     lines = tuple(one.line for one in mounts)
+    if wrong := next(filter(None, (secret_text.problem("file_mounts", one) for one in lines)), ""):
+        raise BadJob(ReplyCode.SECRET_IN_TEXT, "file_mounts", wrong)
     return replace(parsed.job, mounts=lines, public_key=key, clouds_in_order=in_order)
 
 

@@ -67,6 +67,9 @@ async def submit(
         return bound
     job, kind = bound, RequestKind.VOLUME if bound.makes_volume else kind
     checked = _refuse_volume(ctx, job) if job.makes_volume else _refuse(ctx, job)
+    # A run that moves was accepted by an earlier version, and may have to leave its machine.
+    if checked is None and kind is not RequestKind.MIGRATE and (wrong := job_bounds.secrets(job)):
+        checked = refuse(*wrong)
     refusal = checked or await _refuse_people(ctx, command.actor, job)
     if refusal is not None:
         return refusal

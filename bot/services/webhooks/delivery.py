@@ -25,6 +25,7 @@ from bot.services.webhooks.subscriptions import delivery_row, egress_of, open_se
 from ledger.core import Claim, Tx, claim_deliveries, release
 from ledger.kernel.actor import Actor
 from ledger.kernel.ids import new_id
+from ledger.kernel.secret_shapes import without_signatures_in
 from ledger.kernel.states import NotificationState
 from ledger.models import Event, Instance, Orphan, Request, Session, Webhook, WebhookDelivery
 from ledger.queries.event_order import events_after, newest_position, only
@@ -249,7 +250,7 @@ async def _rendered(ctx: Context, tx: Tx, row: WebhookDelivery) -> bytes:
         **await _subject(tx, event.subject),
     }
     content = {"type": row.kind, "timestamp": event.at.isoformat(), "data": data}
-    return json.dumps(ctx.names.in_answer(ctx.policy, content)).encode()
+    return json.dumps(without_signatures_in(ctx.names.in_answer(ctx.policy, content))).encode()
 
 
 async def _subject(tx: Tx, subject: str) -> dict[str, Any]:

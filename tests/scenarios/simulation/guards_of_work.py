@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.scenarios.simulation.guard import Edit, Guard, Law
 
 MACHINES = "bot.rules.migrations.machines"
+OFFERED = "tests/services/access/test_offered_sessions.py"
 COPIES = "tests/services/access/test_people_of_copies.py"
 MOVES = "tests/services/migrations/test_last_machine.py"
 UNPLANNED, COMPLETENESS = "bot.rules.instances.unplanned_end", "providers.completeness"
@@ -102,6 +103,30 @@ WORK = (
             Edit("ledger.queries.people.credentials", "        ~_since_then_transferred(),\n", ""),
         ),
         test=f"{COPIES}::test_a_copy_has_the_people_of_now",
+    ),
+    Guard(
+        "an offered session shows facts only",
+        Law.SIGHT,
+        (
+            Edit(
+                "bot.services.access.authorization",
+                "    if seen is Sight.FACTS and least is not Sight.FACTS:\n        raise only_offered(request)\n",
+                "",
+            ),
+        ),
+        test=f"{OFFERED}::test_a_repeat_would_copy_the_work_so_it_needs_the_acceptance",
+    ),
+    Guard(
+        "facts of a job leave out the work",
+        Law.SIGHT,
+        (Edit("bot.rules.access.sight", "    if sight.shows_work:\n        return job\n", "    return job\n"),),
+        test=f"{OFFERED}::test_who_is_offered_a_session_reads_its_facts_over_rest_and_no_work",
+    ),
+    Guard(
+        "a job with a secret is refused",
+        Law.SIGHT,
+        (Edit("bot.rules.grammar.parser", "    if secret := _secret_error(line, pairs):", "    if secret := None:"),),
+        test="tests/services/access/test_refused_secrets.py::test_rest_refuses_a_secret_and_stores_nothing",
     ),
     Guard(
         "a job is stored without keys, shares and secrets",

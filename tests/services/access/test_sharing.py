@@ -12,6 +12,7 @@ from bot.api.schemas.requests import RequestOut
 from bot.api.views import session_out
 from bot.cli.terminal.views import request_details, session_details
 from bot.rules.access.scopes import Scope
+from bot.rules.access.sight import Sight
 from bot.rules.approvals.approvers import DeciderFacts
 from bot.rules.grammar.parser import GrammarError, parse
 from bot.rules.policy.policy import Policy
@@ -79,7 +80,7 @@ async def test_who_shares_it_is_told_sees_it_logs_in_and_changes_nothing(w: Worl
     ready = ready_for_others(view)
     assert f"The *1× RTX4090* that <@{ALICE.id}> shares with you at vast is ready. Connect: `ssh -p " in ready.text
     assert [block["type"] for block in ready.blocks] == ["section", "section", "context"]
-    assert "Shared with dave." in session_details(session_out(w.ctx, view, w.clock.now(), mine=True)).sentences
+    assert "Shared with dave." in session_details(session_out(w.ctx, view, w.clock.now(), Sight.OWN)).sentences
     async with opened(w) as door:
         dave, eve = await door.key("operator:dave"), await door.key("operator:eve")
         (seen,) = (await door.call("GET", "/sessions", dave)).json()["items"]

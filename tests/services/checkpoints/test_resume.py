@@ -11,6 +11,7 @@ import pytest
 from sqlalchemy import select
 
 from bot.api.views import session_out
+from bot.rules.access.sight import Sight
 from bot.services.checkpoints.resume import last_verified_checkpoint
 from bot.services.nodes.startup import plans
 from ledger.core.writes import amend
@@ -130,7 +131,7 @@ async def test_without_a_checkpoint_the_work_begins_anew(w: World) -> None:
         assert point.said.startswith("There is no checkpoint yet, so session ")
         view = await job.view()
         assert view.resumed == point.said
-        assert session_out(w.ctx, view, w.clock.now(), mine=True).resumed == point.said
+        assert session_out(w.ctx, view, w.clock.now(), Sight.OWN).resumed == point.said
         assert await variables(w, (await job.view()).instance) == {}
 
 

@@ -14,6 +14,7 @@ import pytest
 from bot.api.views import session_out
 from bot.cli.terminal.views import session_details
 from bot.outbound.ssh_login import Followed, Ran, SshLogin
+from bot.rules.access.sight import Sight
 from bot.rules.instances.checked_gpus import checked_gpus
 from bot.rules.instances.power import PowerAction
 from bot.services.instances import gpu_checks, power
@@ -113,13 +114,13 @@ async def test_every_surface_shows_what_was_found(w: World) -> None:
     assert found.line == "1 × RTX4090, driver 580.65.06"
     assert found.more == "CUDA 13.0, 132.2 TFLOP/s"
     shown = Status(await w.view(request_id), view)
-    short = status.status(shown, w.ctx.policy, CardFacts(), now, mine=True)
+    short = status.status(shown, w.ctx.policy, CardFacts(), now, Sight.OWN, mine=True)
     assert f"{found.line}, checked" in short.text
     ready = session_ready_and_ended.ready(view, "/gpu")
     assert f"{found.line}, checked" in ready.text
-    details = status.details(view, w.ctx.policy, now, mine=True)
+    details = status.details(view, w.ctx.policy, now, Sight.OWN)
     assert f"GPUs: {found.line}, {found.more}" in details.text
-    out = session_out(w.ctx, view, now, mine=False)
+    out = session_out(w.ctx, view, now, Sight.ALL)
     assert out.gpu_check is not None
     assert (out.gpu_check.gpus, out.gpu_check.driver) == (["RTX4090"], "580.65.06")
     assert any(said.startswith(f"{found.line}, {found.more}. Checked ") for said in session_details(out).sentences)
@@ -279,9 +280,9 @@ async def test_a_team_may_be_content_with_a_port_that_greets(w: World) -> None:
     assert row.reachable_at is not None
     assert (row.login_key, row.gpu_check) == (None, None)
     view = await w.session(row.session_id)
-    assert "GPUs: not checked by a login" in status.details(view, w.ctx.policy, w.clock.now(), mine=True).text
+    assert "GPUs: not checked by a login" in status.details(view, w.ctx.policy, w.clock.now(), Sight.OWN).text
     assert "checked" not in session_ready_and_ended.ready(view, "/gpu").text
-    assert session_out(w.ctx, view, w.clock.now(), mine=True).gpu_check is None
+    assert session_out(w.ctx, view, w.clock.now(), Sight.OWN).gpu_check is None
 
 
 async def test_a_boot_that_the_policy_no_longer_wants_checked_is_ready_when_its_port_greets(w: World) -> None:

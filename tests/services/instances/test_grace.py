@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from bot.api.views import session_out
+from bot.rules.access.sight import Sight
 from bot.slack.blocks import listing
 from ledger.kernel.job import SpotPolicy
 from ledger.kernel.states import InstanceState, SessionState
@@ -114,7 +115,7 @@ async def test_an_outbid_machine_is_outbid_in_every_list_at_the_price_of_its_dis
     session = (await w.view(request_id)).session
     assert session is not None
     view = await w.session(session.id)
-    shown = session_out(w.ctx, view, w.clock.now(), mine=True)
+    shown = session_out(w.ctx, view, w.clock.now(), Sight.OWN)
     lines = str(listing.sessions([view], {}, w.clock.now()))
     assert "outbid" in lines
     assert "running" not in lines

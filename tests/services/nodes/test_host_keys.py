@@ -7,6 +7,7 @@ import pytest
 
 from bot.api.views import login_out, session_out
 from bot.cli.terminal.views import session_details
+from bot.rules.access.sight import Sight
 from bot.rules.instances.power import PowerAction
 from bot.rules.nodes.authorized_keys import fingerprint
 from bot.services.instances import power
@@ -63,11 +64,11 @@ async def test_the_first_key_is_shown_and_another_one_is_told_once_and_ends_noth
     mark, line = fingerprint(row.host_key), f"[127.0.0.1]:{row.ssh_port} {row.host_key}"
     assert known_hosts(row) == line
     view = await w.session(row.session_id)
-    out = session_out(w.ctx, view, w.clock.now(), mine=True)
+    out = session_out(w.ctx, view, w.clock.now(), Sight.OWN)
     assert out.ssh is not None
     assert (out.ssh.host_key, out.ssh.fingerprint, out.ssh.known_hosts) == (row.host_key, mark, line)
     assert f"For known_hosts: {line}" in session_details(out).sentences
-    assert line in status.details(view, w.ctx.policy, w.clock.now(), mine=True).text
+    assert line in status.details(view, w.ctx.policy, w.clock.now(), Sight.OWN).text
     assert line not in session_ready_and_ended.ready(view, "/gpu").text
     wipe(w, row)
     await look(w, 300)
@@ -100,14 +101,14 @@ async def test_an_agent_that_reports_the_same_key_confirms_it(keyed: World) -> N
         await w.running(candidates=("vast",))
         row = await the(w)
         view = await w.session(row.session_id)
-        assert "not confirmed by an agent" in status.details(view, w.ctx.policy, w.clock.now(), mine=True).text
-        before = session_out(w.ctx, view, w.clock.now(), mine=True)
+        assert "not confirmed by an agent" in status.details(view, w.ctx.policy, w.clock.now(), Sight.OWN).text
+        before = session_out(w.ctx, view, w.clock.now(), Sight.OWN)
         assert any(said.endswith("Its agent did not confirm it.") for said in session_details(before).sentences)
         agent(w).machine = {"host_key": row.host_key}
         await pass_time(w, 70)
         view = await w.session(row.session_id)
-        assert "confirmed by its agent" in status.details(view, w.ctx.policy, w.clock.now(), mine=True).text
-        out = session_out(w.ctx, view, w.clock.now(), mine=True)
+        assert "confirmed by its agent" in status.details(view, w.ctx.policy, w.clock.now(), Sight.OWN).text
+        out = session_out(w.ctx, view, w.clock.now(), Sight.OWN)
         assert out.ssh is not None
         assert out.ssh.host_key_confirmed
         assert any(said.endswith("as the machine's agent reports it.") for said in session_details(out).sentences)
@@ -206,7 +207,7 @@ async def test_a_key_of_another_kind_is_no_mismatch(keyed: World) -> None:
         assert alarms(w, row) == set()
         assert (await the(w)).host_key == row.host_key
         view = await w.session(row.session_id)
-        assert "reports a key of another kind" in status.details(view, w.ctx.policy, w.clock.now(), mine=True).text
+        assert "reports a key of another kind" in status.details(view, w.ctx.policy, w.clock.now(), Sight.OWN).text
 
 
 async def test_a_report_from_before_the_last_look_is_not_compared(keyed: World) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from bot.api.views import session_out
+from bot.rules.access.sight import Sight
 from bot.rules.nodes.job_state import JobStatus
 from bot.services.nodes.job_results import job_of
 from ledger.engine.db import Database
@@ -88,7 +89,7 @@ async def test_a_job_is_followed_to_its_exit_code_which_stays_after_the_machine(
         assert await shown(w) == JobStatus(JobState.FAILED, 3)
         (event,) = await results(w)
         assert (event.subject, event.after, event.data) == (row.id, "failed", {"exit_code": 3})
-        out = session_out(w.ctx, await w.session(row.id), w.clock.now(), mine=True).job
+        out = session_out(w.ctx, await w.session(row.id), w.clock.now(), Sight.OWN).job
         assert out is not None
         assert (out.state, out.exit_code, out.line) == (JobState.FAILED, 3, "failed (exit code 3)")
 
@@ -108,7 +109,7 @@ async def test_attempts_are_shown_while_it_runs_and_after_it_ended(one: World) -
         (event,) = await results(w)
         assert event.data == {"exit_code": 75, "attempt": 3}
         assert event.reason == "The job failed with exit code 75 in attempt 3 of 3."
-        out = session_out(w.ctx, await w.session((await session(w)).id), w.clock.now(), mine=True).job
+        out = session_out(w.ctx, await w.session((await session(w)).id), w.clock.now(), Sight.OWN).job
         assert out is not None
         assert (out.attempt, out.attempts) == (3, 3)
 
@@ -132,7 +133,7 @@ async def test_a_session_without_a_command_has_no_job(one: World) -> None:
         await w.run(120, 30)
         view = await w.session((await session(w)).id)
         assert (view.session.job_state, job_of(view), await results(w)) == (None, None, [])
-        assert session_out(w.ctx, view, w.clock.now(), mine=True).job is None
+        assert session_out(w.ctx, view, w.clock.now(), Sight.OWN).job is None
 
 
 async def test_a_job_that_ended_before_its_machine_was_ready_ends_the_session(one: World) -> None:

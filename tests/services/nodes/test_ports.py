@@ -9,6 +9,7 @@ import pytest
 
 from bot.api.views import session_out
 from bot.cli.terminal.views import session_details
+from bot.rules.access.sight import Sight
 from bot.rules.checkpoints.verification import NOTHING_PROTECTS
 from bot.slack.blocks.job import details
 from bot.slack.blocks.session import session_ready_and_ended
@@ -32,7 +33,7 @@ async def test_each_cloud_opens_what_was_asked_for_or_a_tunnel_does(
     request_id = await w.running(candidates=(cloud,), ports=PORTS)
     (row,) = (await w.books()).instances
     view = await w.session(row.session_id)
-    out = session_out(w.ctx, view, w.clock.now(), mine=True)
+    out = session_out(w.ctx, view, w.clock.now(), Sight.OWN)
     assert out.ssh is not None
     http, tcp = out.ssh.ports
     ready = session_ready_and_ended.ready(view, "/gpu").text
@@ -52,11 +53,11 @@ async def test_each_cloud_opens_what_was_asked_for_or_a_tunnel_does(
     assert f"Port 6006: `{tcp.address}`" in ready
     assert f"Port 8888: {http.address}\nPort 6006: {tcp.address}" in printed
     # Nobody but the owner reads where they are.
-    assert session_out(w.ctx, view, w.clock.now(), mine=False).ssh is None
+    assert session_out(w.ctx, view, w.clock.now(), Sight.ALL).ssh is None
     async with w.ctx.db.write() as tx:
         row = await tx.get_one(type(row), row.id)
         row.ports = {"8888": "evil|host> `x`", "6006": ""}
-    odd = session_out(w.ctx, await w.session(row.session_id), w.clock.now(), mine=True).ssh
+    odd = session_out(w.ctx, await w.session(row.session_id), w.clock.now(), Sight.OWN).ssh
     assert odd is not None
     assert [one.address for one in odd.ports] == [None, None]
 

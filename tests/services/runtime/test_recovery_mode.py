@@ -8,6 +8,7 @@ import pytest
 
 from bot.api.views import request_out, session_out
 from bot.cli.terminal.views import request_details, session_details, session_list
+from bot.rules.access.sight import Sight
 from bot.rules.instances.recovery_mode import recovery_notice
 from bot.rules.policy.tiers import ApproverGroup
 from bot.services.runtime import recovery_mode
@@ -81,20 +82,21 @@ async def test_every_door_says_with_one_sentence_why_nothing_moves_and_what_ends
     view, none = await w.view(request_id), ApproverGroup()
     assert view.session is not None
     session = await w.session(view.session.id)
-    document = request_out(w.ctx, view, none)
-    shown = session_out(w.ctx, session, w.clock.now(), mine=True)
+    document = request_out(w.ctx, view, none, Sight.ALL)
+    shown = session_out(w.ctx, session, w.clock.now(), Sight.OWN)
     assert (document.held, shown.held) == (said, said)
     assert said in request_details(document).sentences
     assert said in session_details(shown).sentences
     assert said in session_list([shown, shown]).sentences
     pages = [request_message(view, w.ctx.policy), listing(Overview((session,), ()), {}, "/gpu", w.clock.now())]
-    pages.append(status(Status(view, session), w.ctx.policy, CardFacts(), w.clock.now(), mine=True))
+    pages.append(status(Status(view, session), w.ctx.policy, CardFacts(), w.clock.now(), Sight.OWN, mine=True))
     assert [said in page.text for page in pages] == [True] * 3
     assert (await recovery_mode.condemn(w.ctx.db, stray.id, ADA, "a test", w.clock.now())).ok
     await w.run(180, 30)
     over = await w.view(request_id)
     assert (await states(w, request_id))[0] is SessionState.RUNNING
-    assert (request_out(w.ctx, over, none).held, "Recovery" in request_message(over, w.ctx.policy).text) == ("", False)
+    assert request_out(w.ctx, over, none, Sight.ALL).held == ""
+    assert "Recovery" not in request_message(over, w.ctx.policy).text
     assert "Recovery" not in (await w.end(request_id)).sentence
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from bot.api.views import session_out
 from bot.cli.terminal.views import session_details, session_list
+from bot.rules.access.sight import Sight
 from bot.rules.policy.policy import Policy
 from bot.services.sessions import service
 from bot.slack.blocks.request import CardFacts
@@ -22,7 +23,7 @@ async def test_nobody_is_invited_to_log_in_to_a_lost_machine(w: World, replaceme
     request_id = await w.ready(candidates=("vast",))
     view = (await service.status(w.ctx, request_id)).session
     assert view is not None
-    before = session_out(w.ctx, view, w.clock.now(), mine=True)
+    before = session_out(w.ctx, view, w.clock.now(), Sight.OWN)
     assert before.ssh is not None
     assert before.lost_machine == ""
     assert view.instance is not None
@@ -33,11 +34,11 @@ async def test_nobody_is_invited_to_log_in_to_a_lost_machine(w: World, replaceme
     found = await service.status(w.ctx, request_id)
     assert found.session is not None
     assert (found.session.session.state, found.request.request.state) == (SessionState.QUEUED, RequestState.PENDING)
-    out = session_out(w.ctx, found.session, w.clock.now(), mine=True)
+    out = session_out(w.ctx, found.session, w.clock.now(), Sight.OWN)
     assert out.ssh is None
     details = session_details(out)
     in_a_terminal = " ".join((details.lead, *details.sentences))
-    in_slack = status(found, Policy(), CardFacts(), w.clock.now(), mine=True).text
+    in_slack = status(found, Policy(), CardFacts(), w.clock.now(), Sight.OWN, mine=True).text
     for said in (in_a_terminal, in_slack):
         assert "waiting for a new machine" in said
         assert "launching soon" not in said

@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
+from bot.rules.access.sight import Sight
 from bot.rules.instances.power import PowerAction
 from bot.rules.reports.digest import day_before
 from bot.rules.values.phrases import rate, retained_disk
@@ -47,7 +48,7 @@ async def shown_as_a_disk(w: World, disk: Disk, state: str = "only its disk is l
         assert part in line
     assert not {"terminating", "ending"} & set(line.split())
     found = await status_of(w.ctx, disk.session_id)
-    told_of = status(found, w.ctx.policy, CardFacts(), now, mine=True).text
+    told_of = status(found, w.ctx.policy, CardFacts(), now, Sight.OWN, mine=True).text
     assert (retained_disk(disk.price_usd_h, disk.until) in told_of, "Connect" in told_of) == (True, False)
     assert not [part for part in ("still lists it", "Ends ") if part in told_of]
     if state == "stopped":

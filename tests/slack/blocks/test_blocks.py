@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from bot.rules.access.sight import Sight
 from bot.rules.policy.policy import Policy
 from bot.rules.values import job_text
 from bot.services.nodes.connection import ssh_command
@@ -246,10 +247,10 @@ def test_how_to_connect() -> None:
     for part in ("`ssh -p 2222 root@ssh4.example.com`", "$4.20/h", "6 hours", "`/gpu terminate ymabv2`"):
         assert part in told
     assert "port `2222`" not in told
-    more = all_text_of(status.details(shown, Policy(), START, mine=True))
+    more = all_text_of(status.details(shown, Policy(), START, Sight.OWN))
     for part in ("Host `ssh4.example.com`", "port `2222`", "user `root`"):
         assert part in more
-    assert "Host" not in all_text_of(status.details(shown, Policy(), START, mine=False))
+    assert "Host" not in all_text_of(status.details(shown, Policy(), START, Sight.ALL))
     assert "no SSH address" in session_ready_and_ended.ready(replace(shown, instance=instance(_I.LIVE)), "/gpu").text
     assert "is ready" in session_ready_and_ended.ready(replace(shown, instance=None), "/gpu").text
 

@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from bot.blockkit import validate_message, validate_view
+from bot.rules.access.sight import Sight
 from bot.rules.budgets.budget import BudgetLine, Period
 from bot.rules.grammar.market_words import SortKey
 from bot.rules.grammar.parser import GrammarError, parse
@@ -188,9 +189,10 @@ def test_home(view: SessionView, asked: RequestView, row: Any, one: str, cost: D
 
 
 @quick
-@given(hostile.request_views(), st.none() | hostile.session_views(), POLICIES, hostile.money, st.booleans())
-def test_status(view: RequestView, session: SessionView | None, policy: Policy, cost: Decimal, mine: bool) -> None:
-    check(status(Status(view, session), policy, CardFacts(cost_usd=cost, session=session), START, mine=mine))
+@given(hostile.request_views(), st.none() | hostile.session_views(), POLICIES, hostile.money, st.sampled_from(Sight))
+def test_status(view: RequestView, session: SessionView | None, policy: Policy, cost: Decimal, sight: Sight) -> None:
+    facts = CardFacts(cost_usd=cost, session=session)
+    check(status(Status(view, session), policy, facts, START, sight, mine=sight is Sight.OWN))
 
 
 @quick

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from bot.rules.access.sight import Sight
 from bot.rules.policy.policy import Policy
 from bot.services.sessions.service import Status
 from bot.slack.blocks.request import CardFacts
@@ -37,7 +38,7 @@ def status_text(
     one = session(state, **{"deadline": START + timedelta(hours=1), **columns})
     found = SessionView(one, asked.request, row, None, Decimal(0), None, node=node)
     facts = CardFacts(cost_usd=Decimal("0.12"))
-    shown = status.status(Status(asked, found), Policy(), facts, START, mine=True)
+    shown = status.status(Status(asked, found), Policy(), facts, START, Sight.OWN, mine=True)
     return re.sub(r"<!date[^>]*>", "today 8:58PM", str(shown.blocks[0]["text"]["text"])), labels(shown)
 
 

@@ -10,6 +10,7 @@ import pytest
 from bot.api.views import session_out
 from bot.practice.model import ChatMessage
 from bot.practice.reader import all_text
+from bot.rules.access.sight import Sight
 from bot.rules.values.phrases import usd
 from bot.services.billing import costs, rollup
 from bot.services.billing.metering import cost_now
@@ -54,7 +55,7 @@ async def compared(stage: Stage, card: ChatMessage) -> Decimal:
     so_far = cost_now(stage.ctx, view, now)
     for name, text in (await surfaces(stage, card)).items():
         assert usd(so_far) in text, (name, usd(so_far), text)
-    out = session_out(stage.ctx, view, now, mine=True)
+    out = session_out(stage.ctx, view, now, Sight.OWN)
     assert (out.cost_usd, out.running_usd) == (so_far, so_far - view.accrued_usd)
     assert (await costs.overview(stage.ctx)).total_usd == so_far
     return so_far

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from sqlalchemy import update
 
 from bot.practice.model import ChatMessage
 from bot.practice.reader import all_text, buttons
+from ledger.kernel.checkpoint_step import CheckpointStep
+from ledger.models import Instance
 from tests.slack.conftest import Stage
 
 
@@ -72,3 +75,31 @@ async def test_a_session_is_offered_and_accepted_by_a_button(stage: Stage) -> No
     await stage.command("alice", f"/gpu transfer {short} decline")
     assert "is declined" in heard(stage, "alice").text
     assert any("declined session" in one.text for one in stage.ws.dm_messages("dave"))
+
+
+@pytest.mark.slow
+async def test_who_is_only_offered_a_session_reads_its_facts_in_slack(stage: Stage) -> None:
+    message = await stage.ask('/gpu provision 1x4090 2h run="python canary_train.py"')
+    (request,) = (await stage.w.books()).requests
+    await stage.click("bob", message, stage.approve_button(message))
+    await stage.w.run(60)
+    short = request.id[-6:]
+    await stage.command("alice", f"/gpu transfer {short} <@U0DAVE|dave>")
+    async with stage.ctx.db.write() as tx:
+        waits = {"gate_note": "s3://canary-bucket/run has no save yet", "checkpoint_step": CheckpointStep.HELD}
+        await tx.execute(update(Instance).values(**waits))
+    await stage.command("dave", f"/gpu status {short}")
+    page = heard(stage, "dave")
+    assert "*1× RTX4090*" in page.text
+    assert "Ends " in page.text
+    (details,) = buttons(page)
+    await stage.click("dave", page, details["action_id"])
+    await stage.command("dave", f"/gpu again {short}")
+    assert f"Session {short} is only offered to you. Accept it first:" in heard(stage, "dave").text
+    for line in (f"audit {short}", f"why {short}", f"logs {short}", "list", "history"):
+        await stage.command("dave", f"/gpu {line}")
+    shown = [all_text(one) for one in (*stage.ws.ephemerals("dave"), *stage.ws.dm_messages("dave"))]
+    assert not [text for text in shown if "canary" in text or "Connect: " in text], shown
+    await stage.command("alice", f"/gpu status {short}")
+    assert "canary-bucket" in all_text(heard(stage, "alice"))
+    assert len((await stage.w.books()).requests) == 1

@@ -7,6 +7,7 @@ from typing import Any
 from bot.api.views import session_out
 from bot.cli.terminal.views import session_details
 from bot.practice.reader import all_text
+from bot.rules.access.sight import Sight
 from tests.slack.conftest import Stage, words_before_the_buttons
 from tests.support.agents import agent, listening, pass_time
 
@@ -62,7 +63,7 @@ async def test_the_card_follows_the_steps_and_is_edited_when_one_changes(stage: 
         assert edits(stage) == before + 3
         (session,) = (await stage.w.books()).sessions
         view = await stage.w.session(session.id)
-        out = session_out(stage.ctx, view, stage.w.clock.now(), mine=True)
+        out = session_out(stage.ctx, view, stage.w.clock.now(), Sight.OWN)
         assert out.agent is not None
         assert out.agent.startup == "Start-up done in 1 min 12 s"
         assert "Start-up done in 1 min 12 s." in session_details(out).sentences

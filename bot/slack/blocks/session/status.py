@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from decimal import Decimal
 
+from bot.rules.access.sight import Sight
 from bot.rules.instances.checked_gpus import checked_gpus
 from bot.rules.nodes.authorized_keys import fingerprint
 from bot.rules.nodes.host_keys import confirmation
@@ -42,16 +43,16 @@ def status(
     policy: Policy,
     facts: request.CardFacts,
     now: datetime,
+    sight: Sight,
     *,
-    mine: bool,
-    logs_in: bool = False,
+    mine: bool = False,
     command: str = "/gpu",
     can_end: bool = True,
     between: tuple[Decimal, Decimal] | None = None,
 ) -> Message:
     """Show a session in at most 40 words, with *Details* for the rest; before it exists, its request as briefly.
 
-    Its owner, and who `logs_in`, also read how to connect.
+    `sight` says how much the reader sees; to its owner (`mine`) it also shows the button that ends it.
     `can_end`: whether its cloud has a call that ends it. `between`: the least and
     most that it can have cost where the cloud never reports it. `command` is the slash command.
     """
@@ -64,7 +65,7 @@ def status(
     lines += [f":warning: {safe(lost, 600)}"] if lost else []
     if row is not None and _reachable(view):
         lines += session_ready_and_ended.gpus(row)
-    if (mine or logs_in) and _reachable(view) and row is not None:
+    if sight.connects and _reachable(view) and row is not None:
         lines.append(f"Connect: {code(ssh_command(row), 400)}")
         lines += session_ready_and_ended.other_machines(view)
         lines += session_ready_and_ended.port_lines(view)
@@ -72,10 +73,10 @@ def status(
         lines += progress.lines(found.request)[-1:]
     if (job := job_of(view)) is not None:
         lines.append(f"Job: *{job.line}*.")
-    if view.resumed and not session_ready_and_ended.is_over(session):
+    if view.resumed and sight.shows_work and not session_ready_and_ended.is_over(session):
         lines.append(safe(view.resumed, 400))
-    lines += migration.lines(found.request.migration, found.request.request.id)
-    lines += _warnings(view, now, command, can_end=can_end)
+    lines += migration.lines(found.request.migration, found.request.request.id) if sight.shows_work else []
+    lines += _warnings(view, now, command, sight, can_end=can_end)
     block = section("\n".join(lines))
     buttons = [session_ready_and_ended.end_button(session)] if mine and session.state in ENDABLE_SESSION else []
     buttons += [] if session_ready_and_ended.is_over(session) else [details_button(session)]
@@ -101,13 +102,13 @@ def _before_a_session(view: RequestView, policy: Policy, facts: request.CardFact
     return Message(clip(" ".join(lines), 3_900), (section("\n".join(lines)), ids))
 
 
-def details(view: SessionView, policy: Policy, now: datetime, *, mine: bool, can_end: bool = True) -> Message:
+def details(view: SessionView, policy: Policy, now: datetime, sight: Sight, *, can_end: bool = True) -> Message:
     """Show what the short status leaves out: host key, the API of its machine, what ends it, what its agent reports."""
     session, row = view.session, view.instance
     if session_ready_and_ended.is_over(session):
         return Message.of("This session has ended.")
     lines = []
-    if mine and _reachable(view) and row is not None:
+    if sight.connects and _reachable(view) and row is not None:
         lines.append(
             f"Host {code(row.ssh_host or '')} · port {code(str(row.ssh_port))} · user {code(row.ssh_user or 'root')}"
         )
@@ -119,11 +120,11 @@ def details(view: SessionView, policy: Policy, now: datetime, *, mine: bool, can
         found = checked_gpus(row.gpu_check)
         lines.append(f"GPUs: {safe(found.line)}, {safe(found.more)}" if found else "GPUs: not checked by a login")
     if session.state in ENDABLE_SESSION:
-        agent = agent_view(view, now).line
+        agent = agent_view(view, now).line if sight.shows_work else ""
         lines.append(termination_policy(policy.warn_before_end_s, can_end=can_end, agent=agent))
     lines = lines or ["There is nothing more to show yet."]
     blocks = [section("\n".join(lines))]
-    if mine and view.migration is not None and view.migration.context:
+    if sight.connects and view.migration is not None and view.migration.context:
         blocks.append(section(f"```{safe(view.migration.context.replace('`', ''), CONTEXT_MAX)}```"))
     return Message(clip(" ".join(lines), 3_900), tuple(blocks))
 
@@ -154,7 +155,7 @@ def _amounts(view: SessionView, cost_usd: Decimal | None, between: tuple[Decimal
     return said + ([safe(unreconciled(*between))] if between is not None else [])
 
 
-def _warnings(view: SessionView, now: datetime, command: str, *, can_end: bool) -> list[str]:
+def _warnings(view: SessionView, now: datetime, command: str, sight: Sight, *, can_end: bool) -> list[str]:
     """Say what may surprise: recovery mode, a longer job, an end that waits, a costly disk, another certificate."""
     session, row, node = view.session, view.instance, view.node
     waits = recovery_mode.of_session(view)
@@ -163,7 +164,7 @@ def _warnings(view: SessionView, now: datetime, command: str, *, can_end: bool) 
     if agent.ends_first and agent.eta is not None and session.state in ENDABLE_SESSION:
         more = code(f"{command} extend {session.short_id} 1h")
         said.append(f":warning: Ends before its job: at this speed that is done {when(agent.eta)}. More time: {more}")
-    if row is not None and row.checkpoint_step in WAITS and row.gate_note:
+    if row is not None and row.checkpoint_step in WAITS and row.gate_note and sight.shows_work:
         said.append(f"Its end waits. {safe(row.gate_note, 600)}")
     if view.disk is not None:
         said.append(retained_disk(view.disk.price_usd_h, view.disk.until))

@@ -1,0 +1,1 @@
+"""Pin what is deployed."""
