@@ -39,6 +39,7 @@ from ledger.kernel.states import NotificationKind, NotificationState, RequestSta
 from ledger.models import Instance, Notification, Orphan, Request, Session, Transfer
 from ledger.queries.journal import moves_of
 from ledger.queries.lookups import session_of, waiting_extensions
+from ledger.queries.people.request_cards import shown_in
 from ledger.queries.runs.graces import newest_grace
 from ledger.queries.views import RequestView, SessionView, request_view, session_view
 from providers.capabilities import Capabilities
@@ -137,7 +138,8 @@ async def _is_keyless(tx: Tx, policy: Policy, request: Request) -> bool:
 
 
 async def _request_message(ctx: Context, settings: SlackSettings, row: Notification) -> Shown:
-    view = await _request(ctx, row)
+    async with ctx.db.read() as tx:
+        view = await request_view(tx, await shown_in(tx, row.subject))
     message = request_message(view, ctx.policy, await card_facts(ctx, view, ctx.clock.now()))
     return Shown(message, channel_of(settings, row.destination), edits=True, fallback=await _requester(ctx, view))
 
