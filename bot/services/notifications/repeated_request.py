@@ -12,10 +12,12 @@ from typing import Final
 from bot.rules.approvals.approvers import linked
 from bot.rules.policy.policy import Policy
 from ledger.core import Tx
+from ledger.core.outbox import message_of
 from ledger.kernel.actor import Actor
 from ledger.kernel.request_kind import RequestKind
+from ledger.models import Request
 from ledger.queries.access import Whose
-from ledger.queries.people.request_cards import Card, free_card
+from ledger.queries.people.request_cards import Card, free_card, is_reminded
 
 #: For how long after its first request a message shows further ones. Slack notifies nobody of an edit, so the next
 #: request has a new message, which does.
@@ -31,3 +33,14 @@ async def card_for(
     """
     whose = Whose.of([actor, *linked(policy, actor)])
     return await free_card(tx, whose, channel, kind, parent_id, now - SHOWS_FURTHER)
+
+
+async def needs_notice(tx: Tx, request: Request) -> bool:
+    """Whether approvers must be notified that a message shows another request: they may have seen the earlier one end.
+
+    One reply a message does that, however often its person repeats the request.
+    """
+    if request.card_of is None:
+        return False
+    shown = await message_of(tx, request.id, request.channel)
+    return shown is not None and shown.sent_version > 0 and not await is_reminded(tx, request.card_of)

@@ -11,8 +11,8 @@ from sqlalchemy.orm import aliased
 
 from ledger.kernel.ids import first_id
 from ledger.kernel.request_kind import RequestKind
-from ledger.kernel.states import RequestState
-from ledger.models import AdvanceApproval, Approval, Request
+from ledger.kernel.states import NotificationKind, NotificationState, RequestState
+from ledger.models import AdvanceApproval, Approval, Notification, Request
 from ledger.queries.access import Whose
 
 #: How a request ended of which nobody else decided anything.
@@ -66,3 +66,10 @@ async def shown_before(tx: AsyncSession, request: Request) -> str | None:
         return None
     mine = (Request.card_of == request.card_of, Request.card_turn == request.card_turn - 1)
     return await tx.scalar(select(Request.id).where(*mine)) or request.card_of
+
+
+async def is_reminded(tx: AsyncSession, card_of: str) -> bool:
+    """Whether a reply under a message notified, or will notify, people that it shows another request now."""
+    first_offers = select(Request.id.concat("/1.0")).where(Request.card_of == card_of)
+    mine = (Notification.kind == NotificationKind.REQUEST_REMINDER, Notification.subject.in_(first_offers))
+    return bool(await tx.scalar(select(exists().where(*mine, Notification.state != NotificationState.DEAD))))
