@@ -24,6 +24,7 @@ class Law(StrEnum):
     WHOLE = "no answer is taken for more than it is"
     LOSS = "cost and loss decide about unplanned ends"
     PEOPLE = "nobody is on a machine who isn't on its session"
+    RATE = "nobody's requests bury the others"
     DATA = "data are not deleted by bookkeeping"
 
 

@@ -48,7 +48,7 @@ async def test_the_message_shows_the_new_request_and_old_buttons_do_nothing(stag
     text = all_text(second)
     assert "2× RTX4090" in text
     assert f"Replaces `{short_id(old.id)}`, which ended undecided." in text
-    (notice,) = [one for one in stage.ws.thread(second) if "asked again" in one.text]
+    (notice,) = [one for one in stage.ws.thread(second) if "has a new request" in one.text]
     assert "<@U0BOB>" in notice.text
     await stage.click("bob", stale, button)
     assert (await stage.w.view(new.id)).request.state is RequestState.PENDING
