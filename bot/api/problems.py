@@ -19,7 +19,7 @@ from starlette.exceptions import HTTPException
 from bot.api.field_sentences import own_sentence, predicate
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.market.offer_fields import Code, Sentence
-from bot.services.runtime.commands import Reply
+from bot.services.runtime.commands import RETRY_AFTER, Reply
 
 MEDIA_TYPE = "application/problem+json"
 CODE_PREFIX = "urn:gpu-shopper:error:"
@@ -47,7 +47,7 @@ _CODES: Mapping[int, tuple[ReplyCode, ...]] = {
     ),
     410: (_C.CURSOR_EXPIRED,),
     413: (_C.BODY_TOO_LARGE,),
-    429: (_C.RATE_LIMITED, _C.TOO_MANY_STREAMS),
+    429: (_C.RATE_LIMITED, _C.TOO_MANY_REQUESTS, _C.TOO_MANY_STREAMS),
     503: (_C.CLOUD_FAILED, _C.DELEGATOR_UNKNOWN, _C.LOOKUP_FAILED, _C.NO_CLOUDS, _C.RESOLVER_BUSY),
 }  # fmt: skip
 STATUS = {code: status for status, codes in _CODES.items() for code in codes}
@@ -101,6 +101,8 @@ def problem(reply: Reply, fields: list[FieldProblem] | None = None, headers: dic
     """Build the response for a refusal."""
     status = STATUS.get(reply.code, 422)
     data = {name: str(value) for name, value in reply.data.items() if value is not None}
+    if RETRY_AFTER in data:
+        headers = {**(headers or {}), "Retry-After": data[RETRY_AFTER]}
     return _response(status, reply.code, reply.sentence, headers, fields=fields or [], data=data)
 
 

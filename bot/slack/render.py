@@ -39,6 +39,7 @@ from ledger.kernel.states import NotificationKind, NotificationState, RequestSta
 from ledger.models import Instance, Notification, Orphan, Request, Session, Transfer
 from ledger.queries.journal import moves_of
 from ledger.queries.lookups import session_of, waiting_extensions
+from ledger.queries.people.request_cards import shown_before, shown_in
 from ledger.queries.runs.graces import newest_grace
 from ledger.queries.views import RequestView, SessionView, request_view, session_view
 from providers.capabilities import Capabilities
@@ -94,7 +95,7 @@ async def card_facts(ctx: Context, view: RequestView, now: datetime) -> CardFact
         longer = await session_of(tx, view.parent.id) if view.parent and request.kind is RequestKind.EXTEND else None
         extends = await session_view(tx, longer.id) if longer else None
         rows = [view.session.id, *(one.id for one in view.instances)] if view.session else []
-        moves = await moves_of(tx, rows) if rows else []
+        moves, replaced = await moves_of(tx, rows) if rows else [], await shown_before(tx, request)
         if request.state in (RequestState.PENDING, RequestState.WAITING):
             mandate = await approvers.approver_group(tx, ctx.policy, request, now)
             not_them = await approvers.barred(tx, ctx.policy, view)
@@ -104,8 +105,9 @@ async def card_facts(ctx: Context, view: RequestView, now: datetime) -> CardFact
     cost_usd = cost_now(ctx, session, now) if session else None
     boot_s = provider.capabilities.boot_expected_s if provider else None
     return CardFacts(
-        mandate, tuple(not_them), keyless, boot_s, session, cost_usd, extends=extends, now=now, moves=moves
-    )
+        mandate, tuple(not_them), keyless, boot_s, session, cost_usd,
+        extends=extends, now=now, moves=moves, replaced=replaced,
+    )  # fmt: skip
 
 
 async def _request(ctx: Context, row: Notification) -> RequestView:
@@ -137,7 +139,8 @@ async def _is_keyless(tx: Tx, policy: Policy, request: Request) -> bool:
 
 
 async def _request_message(ctx: Context, settings: SlackSettings, row: Notification) -> Shown:
-    view = await _request(ctx, row)
+    async with ctx.db.read() as tx:
+        view = await request_view(tx, await shown_in(tx, row.subject))
     message = request_message(view, ctx.policy, await card_facts(ctx, view, ctx.clock.now()))
     return Shown(message, channel_of(settings, row.destination), edits=True, fallback=await _requester(ctx, view))
 
@@ -147,6 +150,8 @@ async def _request_details(ctx: Context, settings: SlackSettings, row: Notificat
     # First, because in a burst most details are due before their request's message is shown.
     parent = await _parent(ctx, row, request_id)
     view = await _request(ctx, row)
+    if view.request.state is RequestState.CANCELLED and not row.sent_version:
+        raise LookupError(f"{view.request.id} was cancelled before its details were shown")
     if str(view.request.quote_version) != version:
         raise LookupError(f"{row.subject} is not the current quote any more")
     return await _under(ctx, settings, row, view, request_details(view, ctx.policy), parent)

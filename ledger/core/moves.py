@@ -208,7 +208,7 @@ async def _announce(
         if kind is not NotificationKind.REQUEST_MESSAGE:
             return
         request = await tx.get_one(Request, request.parent_id)
-    subject, destination = request.id, request.channel
+    subject, destination = request.card_id, request.channel
     owner = Actor.from_ref(request.requester)
     direct = kind in (NotificationKind.SESSION_READY, NotificationKind.SESSION_ENDED)
     replied = kind is NotificationKind.REQUEST_RESULT and isinstance(to, SessionState)

@@ -8,20 +8,21 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import select, update
+from sqlalchemy import func, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.core.claims import Claim
 from ledger.kernel.states import NotificationKind, NotificationState
-from ledger.models import Notification
+from ledger.models import Notification, Request
 
 
-async def message_of(tx: AsyncSession, subject: str, destination: str) -> Notification | None:
-    """Return the request's own message in a channel: where thread replies go."""
+async def message_of(tx: AsyncSession, request_id: str, destination: str) -> Notification | None:
+    """Return the message in a channel that shows, or showed, a request: where its thread replies go."""
+    card_of = select(Request.card_of).where(Request.id == request_id).scalar_subquery()
     return await tx.scalar(
         select(Notification).where(
             Notification.kind == NotificationKind.REQUEST_MESSAGE,
-            Notification.subject == subject,
+            Notification.subject == func.coalesce(card_of, request_id),
             Notification.destination == destination,
         )
     )

@@ -43,6 +43,7 @@ from ledger.models.people import MachineKey, Secret, SessionCredential, Transfer
 from ledger.models.requests import (
     AdvanceApproval,
     Approval,
+    CountedRequest,
     Delegation,
     GrantRow,
     Option,
@@ -66,6 +67,7 @@ __all__ = [
     "CommandClaim",
     "CommandResult",
     "Consumer",
+    "CountedRequest",
     "Delegation",
     "Disk",
     "EntryHash",

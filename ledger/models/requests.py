@@ -52,12 +52,37 @@ class Request(Claimable, Base):
     run_id: Mapped[str | None] = mapped_column(SafeString(24))
     #: An AI agent asked with a person's rights. None in rows of older releases.
     by_agent: Mapped[bool | None] = mapped_column(Boolean)
+    #: The request whose message in the channel shows this one instead, and which one in a row this is there, from 1 on.
+    #: None: it has a message of its own.
+    card_of: Mapped[str | None] = mapped_column(SafeString(24))
+    card_turn: Mapped[int | None] = mapped_column(Integer)
 
     __table_args__ = (
+        Index("uq_requests_card_of_card_turn", "card_of", "card_turn", unique=True),
         Index("ix_requests_run_id", "run_id"),
         Index("ix_requests_state_created_at", "state", "created_at"),
         Index("ix_requests_parent_id_created_at", "parent_id", "created_at"),
     )
+
+    @property
+    def card_id(self) -> str:
+        """Return the request under whose id the outbox has the message that shows this one."""
+        return self.card_of or self.id
+
+
+class CountedRequest(Base):
+    """Count a request among those that one person or program made. Rows stay, whatever becomes of the request."""
+
+    __tablename__ = "counted_requests"
+
+    request_id: Mapped[str] = mapped_column(ForeignKey("requests.id"), primary_key=True)
+    #: The kind and the id of the person or program, without a team: `slack:U012AB3CD`, `consumer:atlas`.
+    person: Mapped[str] = mapped_column(SafeString(96), primary_key=True)
+    #: Whether it asks for more time of a session: these are counted apart.
+    more_time: Mapped[bool] = mapped_column(Boolean)
+    at: Mapped[datetime] = mapped_column(UtcDateTime)
+
+    __table_args__ = (Index("ix_counted_requests_person_more_time_at", "person", "more_time", "at"),)
 
 
 class Quote(Base):

@@ -32,7 +32,7 @@ async def test_every_phase(
 ) -> None:
     examples = "50" if pytestconfig.getoption("--soak") else "4"
     async with checked_world(sqlite_db, clock) as w:
-        w.tune(approvers=(BOB.id, BEN.ref), max_open_requests_per_user=10_000)
+        w.tune(approvers=(BOB.id, BEN.ref), max_open_requests_per_user=10_000, max_requests_per_hour=100_000)
         request_id = await w.running(BEN)
         command = NewKey(BEN.ref, scopes=("admin", "approvals:write", "metrics:read"))
         made = await api_keys.create(sqlite_db, w.ctx.labels, command, ADA, clock.now())

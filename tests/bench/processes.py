@@ -23,6 +23,7 @@ POLICY = """
 policy:
   approvers: [U0BOB]
   max_open_requests_per_user: 1000
+  max_requests_per_hour: 1000000
 """
 
 

@@ -84,7 +84,8 @@ async def provision(deps: Deps, who: Requester, document: JobDocument, key: Repe
             job = read_job(completed(document, limits.defaults) if limits else document, deps.ctx.policy)
         except BadJob as error:
             raise refused(error) from error
-        asks = Provision(command, actor, deps.settings.channel, job, by_agent=who.is_agent)
+        sender = None if actor == who.actor else who.actor
+        asks = Provision(command, actor, deps.settings.channel, job, by_agent=who.is_agent, sent_by=sender)
         reply = await submit.provision(deps.ctx, asks)
         request_id = str(reply.data.get("request_id", ""))
         if reply.ok and request_id:

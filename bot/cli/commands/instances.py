@@ -94,7 +94,8 @@ def recover(as_json: Json = False) -> None:
         show(_orphan_list(found["waiting"], "No orphan waits for you."))
         looked = sum(one["listed"] for one in found["clouds"])
         unknown = len(found["waiting"])
-        where = f"{plural(looked, 'instance')} at {plural(len(found['clouds']), 'cloud')}"
+        clouds = {machines_of(one["cloud"]) for one in found["clouds"]}
+        where = f"{plural(looked, 'instance')} at {plural(len(clouds), 'cloud')}"
         said = f"{where}; {unknown} of ours {'is' if unknown == 1 else 'are'} unknown here."
         say(f"{said} {found['held']}".strip(), stderr=True)
     if not found["clouds"]:

@@ -51,5 +51,6 @@ def page() -> str:
         "## Limits",
         f"Each key has {CALLS_PER_MINUTE} calls a minute, over all replicas (`GPU_SHOPPER_API_CALLS_PER_MINUTE`). "
         "`RateLimit-Limit` and `RateLimit-Remaining` show what is left. Above it, the answer is 429 with "
-        "`Retry-After`. A body can have 64 KiB. What a key can't see answers 404, as if it did not exist.",
+        "`Retry-After`. So is the answer to a request above the policy's `max_requests_per_hour`, and the code tells "
+        "them apart. A body can have 64 KiB. What a key can't see answers 404, as if it did not exist.",
     )

@@ -204,7 +204,12 @@ def _written(actor: Actor) -> set[str]:
 
 def person_key(policy: Policy, actor: Actor) -> str:
     """Return one key for a person, whichever of their names they use, with or without a team."""
-    return min(f"{one.kind}:{one.id}" for one in (actor, *linked(policy, actor)))
+    return min(person_keys(policy, actor))
+
+
+def person_keys(policy: Policy, actor: Actor) -> tuple[str, ...]:
+    """Return a key for each name of a person, the same with or without a team."""
+    return tuple(dict.fromkeys(f"{one.kind}:{one.id}" for one in (actor, *linked(policy, actor))))
 
 
 def linked(policy: Policy, actor: Actor) -> tuple[Actor, ...]:

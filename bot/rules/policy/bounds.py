@@ -80,6 +80,7 @@ RANGES: Final[Mapping[str, Range]] = MappingProxyType(
         "replacements": Range(0, 100, "1"),
         "max_gpus": Range(1, 1_000, "16"),
         "max_open_requests_per_user": Range(1, 1_000, "5"),
+        "max_requests_per_hour": Range(1, 1_000_000, "60"),
         # A dialog's field takes no more.
         "max_reason_chars": Range(1, 3_000, "500"),
         "min_disk_gb": Range(1, 100_000, "50"),

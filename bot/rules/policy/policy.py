@@ -211,6 +211,11 @@ class Policy:
     done_grace_s: int = setting(120, "From the message that a job has finished, as its agent reports, to the end.")
     max_gpus: int = setting(16, "Most GPUs in one request.")
     max_open_requests_per_user: int = setting(5, "Most pending requests that one person may have.")
+    max_requests_per_hour: int = setting(
+        60,
+        "Most requests that one person or program may make within an hour, whatever became of them. Requests for more "
+        "time have the same number apart.",
+    )
     max_reason_chars: int = setting(500, "Longest reason of a request or of a rejection.")
     min_disk_gb: Mapping[str, int] = setting(disks(), "Smallest disk per workload; `default` is for all others.")
     default_image: Mapping[str, str] = setting(

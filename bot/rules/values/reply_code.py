@@ -34,6 +34,7 @@ class ReplyCode(Vocabulary):
     CLOUD_NOT_ALLOWED = "cloud_not_allowed", "The policy doesn't let this program rent at that cloud."
     GPU_NOT_ALLOWED = "gpu_not_allowed", "The policy doesn't let this program rent that GPU."
     TOO_MANY_OPEN = "too_many_open", "You have too many open requests. Cancel one, or wait for an approval."
+    TOO_MANY_REQUESTS = "too_many_requests", "You made too many requests within an hour. Wait, and ask again."
     BAD_WAIT = "bad_wait", "The request can't wait until then, or not from then on."
     NOTHING_TO_REPEAT = "nothing_to_repeat", "You have no earlier request to repeat."
     BAD_SHARE = "bad_share", "The machine can't be shared with one of the people that you named."

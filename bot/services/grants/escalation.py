@@ -23,7 +23,7 @@ def next_due(
 
 
 async def remind_again(tx: Tx, request: Request, now: datetime) -> None:
-    """Remind the approvers of a request whose offers changed, in a new message: reminder 0 of the new quote.
+    """Remind the approvers of a request that is not the one they saw, in a new message: reminder 0 of its quote.
 
     Slack notifies nobody of an edited message, and the approvers believe that their decision is done.
     """

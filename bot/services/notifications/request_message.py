@@ -11,7 +11,7 @@ from ledger.models import Request
 
 async def show_again(tx: Tx, request: Request, now: datetime) -> None:
     """Put the request's message into the outbox for another rendering."""
-    await announce(tx, now, NotificationKind.REQUEST_MESSAGE, request.id, destination=request.channel)
+    await announce(tx, now, NotificationKind.REQUEST_MESSAGE, request.card_id, destination=request.channel)
 
 
 async def show_details(tx: Tx, request: Request, now: datetime) -> None:

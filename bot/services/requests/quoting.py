@@ -30,7 +30,7 @@ from bot.services.grants import override as grant_override
 from bot.services.market.answers import CloudAnswer, most_answered, nothing_found, refusals
 from bot.services.market.catalog import MarketAnswer
 from bot.services.market.codec import hold_hours
-from bot.services.notifications import request_message
+from bot.services.notifications import repeated_request, request_message
 from bot.services.plans import planner
 from bot.services.requests import looking, waiting
 from bot.services.requests.mounts import too_large
@@ -236,7 +236,7 @@ async def _offer(
         # An earlier override was withdrawn, or it was approved for fewer hours than the total is now.
         verdict = hours_cap.check(time_h, Decimal(0), ctx.policy)
         await grant_override.ask_override(tx, moved, time_h, verdict.sentence, now, due_at=due_at)
-    elif version > 1:
+    elif version > 1 or await repeated_request.needs_notice(tx, moved):
         await escalation.remind_again(tx, moved, now)
     in_advance = await matched.use(ctx, tx, moved, options, judges.in_advance, now) if job.may_wait else None
     return judged.allowed or bool(in_advance)

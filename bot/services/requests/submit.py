@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 
-from bot.rules.approvals.approvers import Deed, person_key
+from bot.rules.approvals.approvers import Deed
 from bot.rules.market import node_sets
 from bot.rules.market import waiting as waiting_rules
 from bot.rules.market.disk import disk_gb
@@ -17,7 +17,8 @@ from bot.rules.values import waiting_text
 from bot.rules.values.command_text import cli_command
 from bot.rules.values.phrases import plural
 from bot.rules.values.reply_code import ReplyCode
-from bot.services.access import credentials, delegation, job_secrets, sharing
+from bot.services.access import credentials, delegation, job_secrets, request_rate, sharing
+from bot.services.notifications import repeated_request
 from bot.services.people import eligibility
 from bot.services.plans import planner
 from bot.services.requests import mounts, waiting
@@ -25,18 +26,23 @@ from bot.services.runtime import recovery_mode
 from bot.services.runtime.commands import Provision, Reply, refuse
 from bot.services.runtime.context import Context
 from bot.services.sessions import volumes as volumes_there
-from ledger.core import Tx, add_request, lock_requester, record
+from ledger.core import Tx, add_request, record
 from ledger.kernel.actor import Actor
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import new_id, short_id
 from ledger.kernel.job import JobRequest
 from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import RequestState
+from ledger.models import Request
 from ledger.queries.lookups import by_inbox_key, open_requests
 from providers.cloud_names import machines_of, volumes_of
 
 #: Adds what belongs to a new request, by its id.
 Store = Callable[[Tx, str], Awaitable[None]]
+
+
+async def _nothing_more(_tx: Tx, _request_id: str) -> None:
+    """Add nothing to a new request."""
 
 
 async def provision(ctx: Context, command: Provision) -> Reply:
@@ -54,7 +60,7 @@ async def provision(ctx: Context, command: Provision) -> Reply:
 
 
 async def submit(
-    ctx: Context, command: Provision, *, kind: RequestKind = RequestKind.PROVISION, store: Store | None = None
+    ctx: Context, command: Provision, *, kind: RequestKind = RequestKind.PROVISION, store: Store = _nothing_more
 ) -> Reply:
     """Record a request for GPUs or a network volume, to be quoted next. A repeated key creates no second request.
 
@@ -80,22 +86,19 @@ async def submit(
         return refuse(ReplyCode.BAD_WAIT, str(error))
     job = waiting_rules.limited(job, ctx.policy) if waits else job
     async with ctx.db.write() as tx:
+        askers = await request_rate.locked(tx, ctx.policy, command.actor, command.sent_by)
         known = await by_inbox_key(tx, command.key)
         if known is not None:
             return await recovery_mode.with_recovery_notice(tx, _submitted(ctx, known.id, job, waits))
-        await lock_requester(tx, person_key(ctx.policy, command.actor))
         undecided = await open_requests(tx, delegation.names_of(ctx.policy, command.actor))
-        if len(undecided) >= ctx.policy.max_open_requests_per_user:
-            return refuse(
-                ReplyCode.TOO_MANY_OPEN,
-                f"You already have {plural(ctx.policy.max_open_requests_per_user, 'open request')}. "
-                f"Cancel one first: {cli_command('cancel ID')}.",
-            )
+        if too_many := _too_many_open(ctx, undecided) or await request_rate.refusal(ctx, tx, askers, now):
+            return too_many
         if job.makes_volume and (taken := await volumes_there.taken(ctx, tx, command.actor, job, undecided)):
             return taken
         request_id = new_id("req", now)
         new = await _add(ctx, tx, replace(command, job=job), request_id, kind, waits, now)
-        if new and store is not None:
+        if new:
+            request_rate.count(tx, askers, request_id, now)
             await store(tx, request_id)
         if not new:  # Another replica recorded the same message at this moment.
             known = await by_inbox_key(tx, command.key)
@@ -105,6 +108,15 @@ async def submit(
         reply = await recovery_mode.with_recovery_notice(tx, reply)
     ctx.hints.requests.set()
     return reply
+
+
+def _too_many_open(ctx: Context, undecided: Sequence[Request]) -> Reply | None:
+    """Refuse one more open request of a person who has as many as the policy allows."""
+    most = ctx.policy.max_open_requests_per_user
+    if len(undecided) < most:
+        return None
+    sentence = f"You already have {plural(most, 'open request')}. Cancel one first: {cli_command('cancel ID')}."
+    return refuse(ReplyCode.TOO_MANY_OPEN, sentence)
 
 
 async def _bound(ctx: Context, command: Provision) -> JobRequest | Reply:
@@ -133,6 +145,7 @@ async def _add(
 ) -> bool:
     """Store the request with what belongs to it. False when its inbound message has made one already."""
     job, state = command.job, RequestState.QUOTING if waits is None else RequestState.WAITING
+    card = await repeated_request.card_for(tx, ctx.policy, command.actor, command.channel, kind, now)
     new = await add_request(
         tx,
         id=request_id,
@@ -145,6 +158,8 @@ async def _add(
         channel=command.channel,
         run_id=command.run_id,
         by_agent=command.by_agent,
+        card_of=card.card_of,
+        card_turn=card.card_turn,
         expires_at=waits.until if waits else now + timedelta(seconds=ctx.policy.request_ttl_s),
         created_at=now,
         due_at=waits.from_at if waits else now,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any
+from typing import Any, Final
 
 from bot.rules.approvals.decision import DeciderFacts
 from bot.rules.instances.power import PowerAction
@@ -15,6 +15,9 @@ from bot.rules.values.reply_code import ReplyCode
 from ledger.kernel.actor import Actor
 from ledger.kernel.job import JobRequest
 from ledger.kernel.steps.grace import GraceChoice
+
+#: The name in a reply's data of the seconds after which the same command can be carried out.
+RETRY_AFTER: Final = "retry_after_s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +40,7 @@ class Provision:
     """Request GPUs. `key` identifies the inbound message: the same key creates one request. Replies go to `channel`.
 
     `run_id` is the first request of the run that it continues. `by_agent`: an AI agent asks with a person's rights, so
-    the policy approves nothing of it.
+    the policy approves nothing of it. `sent_by` is the person who requests for a program of theirs.
     """
 
     key: str
@@ -46,6 +49,7 @@ class Provision:
     job: JobRequest
     run_id: str | None = None
     by_agent: bool = False
+    sent_by: Actor | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,13 +17,14 @@ from bot.rules.values.command_text import cli_command
 from bot.rules.values.phrases import hours as say_hours
 from bot.rules.values.reply_code import ReplyCode
 from bot.rules.values.state_text import state_words
-from bot.services.access import authorization
+from bot.services.access import authorization, request_rate
+from bot.services.access.request_rate import Askers
 from bot.services.checkpoints import hold
 from bot.services.grants import amendments, approvers, authority, escalation, hours_used, reservations
 from bot.services.grants.requote import offer_again
 from bot.services.instances import volume_ends
 from bot.services.instances.transitions import ends_at, paid_until, volume_paid
-from bot.services.notifications import end_of_session, ready_message, request_message
+from bot.services.notifications import end_of_session, ready_message, repeated_request, request_message
 from bot.services.people import direct_messages, eligibility
 from bot.services.runtime import recovery_mode
 from bot.services.runtime.commands import Extend, Reply, refuse
@@ -55,10 +56,12 @@ async def extend(ctx: Context, command: Extend) -> Reply:
     now = ctx.clock.now()
     try:
         async with ctx.db.write() as tx:
+            askers = await request_rate.locked(tx, ctx.policy, command.decider.actor)
             session = await session_to_change(tx, command.session)
             if session is None:
                 return refuse(ReplyCode.NO_SESSION, "That request has no session to extend.")
-            reply = await recovery_mode.with_recovery_notice(tx, await _extend(ctx, tx, session, command, now))
+            reply = await _extend(ctx, tx, session, command, askers, now)
+            reply = await recovery_mode.with_recovery_notice(tx, reply)
     except LookupError as error:
         return refuse(ReplyCode.UNKNOWN_ID, f"{error}.")
     if reply.ok:
@@ -67,7 +70,7 @@ async def extend(ctx: Context, command: Extend) -> Reply:
     return replace(reply, data={**reply.data, "session_id": session.id})
 
 
-async def _extend(ctx: Context, tx: Tx, session: Session, command: Extend, now: datetime) -> Reply:
+async def _extend(ctx: Context, tx: Tx, session: Session, command: Extend, askers: Askers, now: datetime) -> Reply:
     if not await authorization.may_act(tx, ctx.policy, session, command.decider):
         return refuse(ReplyCode.NOT_YOURS, "Only its owner, a fallback contact or an approver can extend this session.")
     known = await by_inbox_key(tx, command.key)
@@ -104,7 +107,7 @@ async def _extend(ctx: Context, tx: Tx, session: Session, command: Extend, now: 
     if command.only_inside:
         sentence = f"That is more than was approved. Request an extension: {cli_command('extend ID 2h')}."
         return refuse(ReplyCode.OUTSIDE, sentence)
-    return await _ask(ctx, tx, session, row, command, now)
+    return await _ask(ctx, tx, session, row, command, askers, now)
 
 
 def _too_long(policy: Policy, session: Session, hours: Decimal, already: Decimal) -> BoundsVerdict | None:
@@ -174,12 +177,11 @@ async def _already(tx: Tx, session: Session, row: Instance, now: datetime) -> De
     return before_h + Decimal(session.hours) + hold.reserved(row).granted_h
 
 
-async def _ask(ctx: Context, tx: Tx, session: Session, row: Instance, command: Extend, now: datetime) -> Reply:
-    already, reason = await _already(tx, session, row, now), command.reason.strip()
-    parent = await tx.get_one(Request, session.request_id)
-    earlier = await authority.earlier(tx, parent, now)
-    already_in_all = already + earlier.whole.hours
-    above = "" if parent.job.makes_volume else extension.override_sentence(already_in_all, command.hours, ctx.policy)
+async def _not_asked(
+    ctx: Context, tx: Tx, session: Session, parent: Request, command: Extend, above: str
+) -> Reply | None:
+    """Refuse a request for more time that lacks its reason, waits already, or passes the end of its volume."""
+    reason = command.reason.strip()
     if above and not reason:
         again = cli_command(f"extend {session.short_id} {command.hours.normalize():f}h WHY")
         return refuse(ReplyCode.REASON_NEEDED, f"{above} Say why: {again}")
@@ -189,8 +191,21 @@ async def _ask(ctx: Context, tx: Tx, session: Session, row: Instance, command: E
     if waiting:
         sentence = f"You already asked for more time ({short_id(waiting[0].id)})."
         return refuse(ReplyCode.ALREADY_ASKED, sentence, {"request_id": waiting[0].id})
-    if (short := await _volume_ends(tx, parent.job, session, command.hours)) is not None:
-        return short
+    return await _volume_ends(tx, parent.job, session, command.hours)
+
+
+async def _ask(
+    ctx: Context, tx: Tx, session: Session, row: Instance, command: Extend, askers: Askers, now: datetime
+) -> Reply:
+    already, reason = await _already(tx, session, row, now), command.reason.strip()
+    parent = await tx.get_one(Request, session.request_id)
+    earlier = await authority.earlier(tx, parent, now)
+    already_in_all = already + earlier.whole.hours
+    above = "" if parent.job.makes_volume else extension.override_sentence(already_in_all, command.hours, ctx.policy)
+    if refused := await _not_asked(ctx, tx, session, parent, command, above):
+        return refused
+    if too_many := await request_rate.refusal(ctx, tx, askers, now, more_time=True):
+        return too_many
     # Limits of the first request do not bind this one: more time is more money, and approvers set its limit.
     job = replace(parent.job, budget_cap_usd=None, max_price_usd_h=None, reason=reason)
     job = replace(job, hours=command.hours, already_hours=already)
@@ -205,14 +220,16 @@ async def _ask(ctx: Context, tx: Tx, session: Session, row: Instance, command: E
     # After the end there is nothing left to extend, so the request expires then.
     end = row.checkpoint_until if row.checkpoint_step in WAITS else session.deadline
     expires_at = min(now + timedelta(seconds=ctx.policy.request_ttl_s), max(end or now, now))
+    actor, kind = command.decider.actor, RequestKind.EXTEND
+    card = await repeated_request.card_for(tx, ctx.policy, actor, parent.channel, kind, now, parent.id)
     asked = Request(
         id=new_id("req", now),
-        kind=RequestKind.EXTEND,
+        kind=kind,
         state=RequestState.PENDING,
         quote_version=1,
         inbox_key=command.key,
         parent_id=parent.id,
-        requester=command.decider.actor.ref,
+        requester=actor.ref,
         job=job,
         reason=reason,
         channel=parent.channel,
@@ -221,13 +238,18 @@ async def _ask(ctx: Context, tx: Tx, session: Session, row: Instance, command: E
         expires_at=expires_at,
         created_at=now,
         due_at=escalation.next_due(ctx.policy, mandate, now, expires_at, now),
+        card_of=card.card_of,
+        card_turn=card.card_turn,
     )
     tx.add(asked)
     await tx.flush()
-    record(tx, now, command.decider.actor, asked.id, EventKind.REQUEST_MADE, after=asked.state)
+    request_rate.count(tx, askers, asked.id, now, more_time=True)
+    record(tx, now, actor, asked.id, EventKind.REQUEST_MADE, after=asked.state)
     which = "the machine that runs now" if len(every) == 1 else "the machines that run now"
     await offer_again(tx, asked, row, costs, which, now, nodes=len(every), price_usd_h=price_usd_h)
     await request_message.show_again(tx, asked, now)
+    if await repeated_request.needs_notice(tx, asked):
+        await escalation.remind_again(tx, asked, now)
     await end_of_session.refresh(tx, session, now)
     return _asked(asked, end)
 

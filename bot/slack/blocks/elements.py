@@ -119,6 +119,11 @@ def table(rows: Iterable[Iterable[str]], right: Iterable[int] = (), wrapped: Ite
     return {"type": "table", "rows": cells, "column_settings": settings}
 
 
+def count_words(*texts: str) -> int:
+    """Count the words of these lines as somebody reads them: signs between them are none."""
+    return sum(any(sign.isalnum() for sign in word) for text in texts for word in text.split())
+
+
 def clip(text: str, limit: int) -> str:
     """Cut our own text to `limit`, never inside an entity, a mention or a date."""
     short = shorten(text, limit, escaped=False)

@@ -41,6 +41,7 @@ from bot.slack.blocks.elements import (
     clip,
     code,
     context,
+    count_words,
     dollars,
     header,
     person,
@@ -89,7 +90,7 @@ class CardFacts:
     `mandate` are its approvers, and nobody of `not_them` may approve it. `keyless`: its requester has no SSH key.
     `boot_s` is how many seconds its recommended cloud takes to boot. `session` is its session, which has cost
     `cost_usd` at the time `now`; `saved_usd` is what ending it early saved. `extends` is the session that a request for
-    more time is about.
+    more time is about. `replaced` is the earlier request that the same message showed before.
     """
 
     mandate: ApproverGroup = ANYBODY
@@ -101,6 +102,7 @@ class CardFacts:
     saved_usd: Decimal = Decimal(0)
     extends: SessionView | None = None
     now: datetime | None = None
+    replaced: str | None = None
     #: The moves of its session and instances in the journal, so that a start rewrites no earlier time.
     moves: Sequence[Event] = ()
 
@@ -120,6 +122,9 @@ def request_message(view: RequestView, policy: Policy, facts: CardFacts | None =
         parts, body = _without_offers(view)
     if waits := recovery_mode.of_request(view):
         parts, body = [*parts, safe(waits, 600)], [*body, section(f":warning: {safe(waits, 600)}")]
+    if facts.replaced:
+        said = f"Replaces {code(short_id(facts.replaced))}, which ended undecided."
+        parts, body = [*parts, said], [*body, context(said)]
     named = title(view)
     lead = f"{person(request.requester)} asks for {safe(named)} ({short_id(request.id)})."
     return Message(clip(" ".join([lead, *parts]), 3_900), (header(named), *body))
@@ -162,7 +167,7 @@ def _pending(view: RequestView, policy: Policy, facts: CardFacts) -> tuple[list[
         who = _who(view, "Waiting for approval", QUOTED_MAX if short < 3 else QUOTED_LEAST)
         terms = _terms(view, chosen, facts, short) if chosen is not None else []
         notes = [*_limits(view, facts.cost_usd), *_notes(view, policy, facts, short)]
-        if _words(title(view), who, *terms, *notes) <= WORDS_MAX:
+        if count_words(title(view), who, *terms, *notes) <= WORDS_MAX:
             break
     blocks: list[Block] = [section(who)]
     blocks += [section("\n".join(terms))] if terms else []
@@ -183,11 +188,6 @@ def waiting(view: RequestView, policy: Policy, facts: CardFacts) -> list[str]:
         where = safe(place(line(option).offer, kind=False))
         lines.append(f"{where} · about {dollars(expected_usd)} · never more than {dollars(most_usd)}")
     return [*lines, *notes, " · ".join(_needs(view, policy, facts))]
-
-
-def _words(*texts: str) -> int:
-    """Count the words of these lines as somebody reads them: signs between them are none."""
-    return sum(any(sign.isalnum() for sign in word) for text in texts for word in text.split())
 
 
 def _terms(view: RequestView, option: Option, facts: CardFacts, short: int = 0) -> list[str]:

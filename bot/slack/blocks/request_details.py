@@ -73,10 +73,12 @@ def _priced(view: RequestView, option: Option) -> str:
 
 
 def reopened_reply(view: RequestView, policy: Policy, facts: CardFacts | None = None) -> Message:
-    """Reply in the thread of a request whose approval bought nothing: its approvers must decide again."""
+    """Reply in the thread that approvers must decide again: an approval bought nothing, or its person asked again."""
     request = view.request
     why = f" {safe(request.outcome, SENTENCE_MAX)}" if request.outcome else ""
     said = f"the request of {person(request.requester)} needs a new decision.{why}"
+    if request.quote_version == 1:
+        said = f"{person(request.requester)} has a new request, which the message above shows."
     text = f":arrows_counterclockwise: {_called(view, policy, facts)}{said} It expires {when(request.expires_at)}."
     return Message.of(text)
 

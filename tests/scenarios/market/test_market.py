@@ -156,7 +156,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture
 async def market(db: Database, clock: SteppedClock, seed: int) -> AsyncIterator[Market]:
-    policy = Policy(approvers=(BOB.id, CAROL.id), max_open_requests_per_user=200, request_ttl_s=3600)
+    policy = Policy(
+        approvers=(BOB.id, CAROL.id),
+        max_open_requests_per_user=200,
+        max_requests_per_hour=1000,
+        request_ttl_s=3600,
+    )
     async with world(db, clock, policy=policy) as built:
         yield Market(built, seed, random.Random(seed))
 

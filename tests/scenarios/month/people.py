@@ -12,6 +12,7 @@ from ledger.kernel.actor import Actor
 from ledger.kernel.job import SpotPolicy
 from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import RequestState, SessionState
+from ledger.queries.people.request_cards import shown_in
 from tests.scenarios.month.board import Shown
 from tests.scenarios.month.faults import Injector
 from tests.scenarios.month.shares import SHARE
@@ -93,12 +94,14 @@ class People:
         elif shown.kind == "session.ready":
             self.month.after(1, lambda: self.use(shown.subject))
 
-    async def consider(self, request_id: str) -> None:
-        """Bob looks at a request, and approves its first option when it can be decided.
+    async def consider(self, card_id: str) -> None:
+        """Bob looks at the request that a message shows, and approves its first option when it can be decided.
 
         What is asked of him first, more hours in all than one decision allows, is left, or is Carol's to allow.
         """
-        self.waiting.discard(request_id)
+        self.waiting.discard(card_id)
+        async with self.month.hands.ctx.db.read() as tx:
+            request_id = await shown_in(tx, card_id)
         view = await self.month.hands.view(request_id)
         if view.request.state is not RequestState.PENDING:
             return

@@ -11,6 +11,8 @@ CREATES, LATE = "tests/scenarios/faults/test_creates.py", "tests/scenarios/fault
 REQUOTE, LAUNCHES = "tests/services/instances/test_requote.py", "tests/services/instances/test_launch.py"
 DECIDING = "tests/services/approvals/test_decisions.py"
 AUTHORITY = "tests/services/approvals/test_authority.py"
+RATE, CARDS = "tests/services/access/test_request_rate.py", "ledger.queries.people.request_cards"
+REPEATED = "tests/services/notifications/test_repeated_request.py"
 
 _IN_PLACE = Edit(DECISION, "    return _in_place_of(policy, request, decider)", "    return None")
 
@@ -334,4 +336,43 @@ _DECISIONS = (
     ),
 )
 
-BUYING = (*_CREATES, *_DECISIONS)
+_REQUESTS = (
+    Guard(
+        "a person's requests have a rate",
+        Law.RATE,
+        (Edit("bot.rules.policy.request_rate", "    if len(recent) < most:", "    if True:"),),
+        test=f"{RATE}::test_pairs_of_request_and_cancel_are_refused_and_leave_a_handful_of_messages",
+    ),
+    Guard(
+        "what a person requests for a program counts for the person",
+        Law.RATE,
+        (Edit("bot.services.access.request_rate", "for one in (actor, sent_by)", "for one in (actor,)"),),
+        test=f"{RATE}::test_what_a_person_requests_for_programs_counts_for_that_person_too",
+    ),
+    Guard(
+        "an open request keeps its message",
+        Law.RATE,
+        (Edit(CARDS, "        or_(Request.state.in_(_BY_ITSELF), withdrawn),\n", ""),),
+        test=f"{REPEATED}::test_what_is_open_or_somebody_elses_or_elsewhere_keeps_its_message",
+    ),
+    Guard(
+        "a request that somebody voted on keeps its message",
+        Law.RATE,
+        (
+            Edit(
+                CARDS,
+                "        ~exists(votes.where(or_(part.id == Request.id, part.parent_id == Request.id))),\n",
+                "",
+            ),
+        ),
+        test=f"{REPEATED}::test_what_somebody_decided_keeps_its_message",
+    ),
+    Guard(
+        "a message shows its newest request",
+        Law.RATE,
+        (Edit(CARDS, "order_by(Request.card_turn.desc())", "order_by(Request.card_turn)"),),
+        test=f"{REPEATED}::test_a_withdrawn_request_and_its_repeats_have_one_message",
+    ),
+)
+
+BUYING = (*_CREATES, *_DECISIONS, *_REQUESTS)

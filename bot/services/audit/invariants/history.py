@@ -112,7 +112,8 @@ def _announced(books: Books) -> Iterator[Violation]:
                 continue
             if request is not None and request.kind is RequestKind.OVERRIDE_12H and request.parent_id:
                 request_id = request.parent_id
-            subject = _subject(kind, event.subject, request_id, state)
+            card_of = requests[request_id].card_of if request_id in requests else None
+            subject = _subject(kind, event.subject, request_id, state, card_of)
             if (kind, subject) not in there:
                 text = f"it became {state}, and nobody was to hear of it ({kind})"
                 yield Violation("every move has its outbox row", event.subject, text)
@@ -140,9 +141,9 @@ def _state(event: Event) -> State | None:
     return None
 
 
-def _subject(kind: NotificationKind, row_id: str, request_id: str, state: State) -> str:
+def _subject(kind: NotificationKind, row_id: str, request_id: str, state: State, card_of: str | None) -> str:
     if kind is NotificationKind.REQUEST_RESULT:
         return f"{request_id}/{state}"
     if kind is NotificationKind.REQUEST_MESSAGE:
-        return request_id
+        return card_of or request_id
     return row_id

@@ -230,3 +230,13 @@ async def test_a_listing_that_fails_is_asked_for_at_the_slow_pace_only(w: World)
     assert (failed.urgent, bool(failed.problem)) == (False, True)
     assert (await reconcile.observe(w.ctx, "runpod")).urgent is True
     w.engine.faults.disarm()
+
+
+async def test_a_volume_is_not_shown_in_the_message_of_a_machine(w: World) -> None:
+    machine = str((await w.ask()).data["request_id"])
+    await w.cancel(machine)
+    first = str((await ask(w)).data["request_id"])
+    await w.cancel(first)
+    second = str((await ask(w)).data["request_id"])
+    rows = [(await w.view(one)).request.card_of for one in (machine, first, second)]
+    assert rows == [None, None, first]
