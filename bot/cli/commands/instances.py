@@ -21,6 +21,7 @@ from bot.rules.values.phrases import plural, rate, usd
 from bot.rules.values.state_text import words_of
 from ledger.kernel.ids import short_id
 from ledger.kernel.states import InstanceState, OrphanState
+from providers.cloud_names import machines_of
 
 orphans_app = group("Orphans: list them, or terminate a quarantined one.")
 

@@ -6,6 +6,7 @@ from datetime import timedelta
 
 from bot.api.views import session_out
 from bot.cli.terminal.views import session_list
+from bot.rules.access.sight import Sight
 from bot.rules.policy.policy import Policy
 from bot.services.sessions import service, session_state
 from bot.slack.blocks import listing
@@ -32,8 +33,8 @@ async def test_a_machine_whose_cloud_does_not_answer_is_running_as_of_the_last_s
     now = w.clock.now()
     in_slack = listing.team([found.session], {found.session.session.id: found.session.accrued_usd}, "/gpu", now)
     assert words in in_slack.text
-    assert words in status(found, Policy(), CardFacts(), now, mine=True).text
-    out = session_out(w.ctx, found.session, now, mine=True)
+    assert words in status(found, Policy(), CardFacts(), now, Sight.OWN, mine=True).text
+    out = session_out(w.ctx, found.session, now, Sight.OWN)
     assert out.state_text == words
     assert words in str(session_list([out]).rows)
     tomorrow = session_state.words(found.session, now + timedelta(days=1))
