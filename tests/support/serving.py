@@ -1,4 +1,4 @@
-"""A real HTTP server for an ASGI app, in the test's own event loop, and the adapters of the clouds that are served."""
+"""A real HTTP server for an ASGI app, in the test's own event loop, and adapters and a catalog of served clouds."""
 
 from __future__ import annotations
 
@@ -7,6 +7,11 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from bot.practice.server import serve_on_loopback
+from bot.rules.policy.timing import Timing
+from bot.services.market import host_history
+from bot.services.market.catalog import Catalog
+from bot.services.plans import session_times
+from ledger.engine.db import Database
 from ledger.kernel.clock import Clock
 from providers.contract import Provider
 from providers.rate_limits import Pacer
@@ -17,6 +22,12 @@ def serving(app: Any) -> AbstractAsyncContextManager[str]:
     """Serve `app`, with its start and its end, and give its base URL."""
     # A request that a failed test still holds must not keep its teardown for ever.
     return serve_on_loopback(app, lifespan="on", stop_s=5)
+
+
+def catalog_of(providers: Mapping[str, Provider], clock: Clock, timing: Timing, db: Database, **more: Any) -> Catalog:
+    """The market of a process with these clouds."""
+    runs, hosts = session_times.reader(db, clock), host_history.reader(db, clock)
+    return Catalog(providers, clock, timing.offers_timeout_s, read_runs=runs, read_hosts=hosts, **more)
 
 
 def adapters(

@@ -21,11 +21,8 @@ from bot.services.billing import metering, rollup
 from bot.services.checkpoints import resume
 from bot.services.grants.amendments import amended_terms
 from bot.services.instances import gpu_checks, grace, node_sets, operator_reminders, reconcile
-from bot.services.market import host_history
-from bot.services.market.catalog import Catalog
 from bot.services.nodes import key_writes
 from bot.services.outbox import dispatch
-from bot.services.plans import session_times
 from bot.services.requests import submit
 from bot.services.runtime.clock_guard import GuardedClock
 from bot.services.runtime.commands import Cancel, Decide, Extend, Provision, Reply, Terminate
@@ -36,7 +33,6 @@ from ledger.core.inbox import InboxWriter
 from ledger.core.writes import amend
 from ledger.engine.db import Database
 from ledger.kernel.actor import Actor, ActorKind
-from ledger.kernel.clock import Clock
 from ledger.kernel.job import GpuConstraint, JobRequest
 from ledger.kernel.states import SessionState
 from ledger.models import Instance, Notification, Option, Session
@@ -52,7 +48,7 @@ from providers.sandbox.server import build_app
 from providers.sandboxes import sandboxes
 from tests.support.clock import MachineClock, SteppedClock
 from tests.support.jobs import due_jobs, work_off
-from tests.support.serving import adapters
+from tests.support.serving import adapters, catalog_of
 from tests.support.wire import RealReach, reachable
 
 ALICE = Actor(ActorKind.SLACK, "UALICE", "T1")
@@ -64,11 +60,6 @@ STEP_S = 15.0
 #: After this long without faults nothing may be stuck: the longest request and session of the tests are over by then.
 HEAL_S = 4.5 * 3600
 HEAL_STEP_S = 1800.0
-
-
-def catalog_of(providers: Mapping[str, Provider], clock: Clock, timing: Timing, db: Database, **more: Any) -> Catalog:
-    runs, hosts = session_times.reader(db, clock), host_history.reader(db, clock)
-    return Catalog(providers, clock, timing.offers_timeout_s, read_runs=runs, read_hosts=hosts, **more)
 
 
 def facts(actor: Actor, **changes: Any) -> DeciderFacts:
@@ -122,6 +113,8 @@ class World:
     environments: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     #: The clouds that were looked at, and whether the next look was called urgent.
     looked: dict[str, bool] = field(default_factory=dict)
+    #: The contexts before the present one, whose clouds are closed at the end, too.
+    earlier: list[Context] = field(default_factory=list)
 
     async def ask(self, actor: Actor = ALICE, **changes: Any) -> Reply:
         """Submit a request for one RTX 4090 for two hours, or whatever `changes` say.
@@ -302,7 +295,16 @@ class World:
     def use(self, providers: Mapping[str, Provider]) -> None:
         """Go on with these clouds, as a process does that was started with other settings."""
         catalog = catalog_of(providers, self.ctx.clock, self.ctx.timing, self.ctx.db)
+        self.earlier.append(self.ctx)
         self.ctx = replace(self.ctx, providers=providers, catalog=catalog)
+
+    async def close(self) -> None:
+        """Close every catalog and every connection to a cloud that this process had."""
+        await self.ctx.inbox.drain()
+        for ctx in (*self.earlier, self.ctx):
+            await ctx.catalog.close()
+            for provider in ctx.providers.values():
+                await provider.close()
 
     def replica(self) -> World:
         """A second process on the same ledger and clouds: connections, catalog and hints of its own."""
@@ -375,13 +377,11 @@ async def world(
             reach=RealReach(engine.ssh_ports),
             inbox=InboxWriter(db, timedelta(seconds=timing.claim_ttl_s)),
         )
+        built = World(ctx, clock, clouds, engine, Board(), machine, environments=environments)
         try:
-            yield World(ctx, clock, clouds, engine, Board(), machine, environments=environments)
+            yield built
         finally:
-            await ctx.catalog.close()
-            await ctx.inbox.drain()
-            for provider in providers.values():
-                await provider.close()
+            await built.close()
 
 
 @asynccontextmanager

@@ -35,8 +35,8 @@ from tests.api.door import opened
 from tests.slack.conftest import Stage, staged
 from tests.support.clock import SteppedClock
 from tests.support.databases import sqlite_url
-from tests.support.serving import adapters
-from tests.support.world import ALICE, CHANNEL, World, catalog_of
+from tests.support.serving import adapters, catalog_of
+from tests.support.world import ALICE, CHANNEL, World
 
 #: How long people wait beyond the first cloud's answer, and how long a cloud is left alone before a question.
 PATIENCE_S: Final = 3.0

@@ -34,8 +34,8 @@ from providers.rate_limits import LocalPacer
 from providers.sandbox.clock import SandboxTiming
 from tests.support.clock import SteppedClock
 from tests.support.proxy_provider import InFront
-from tests.support.serving import adapters
-from tests.support.world import BOB, World, catalog_of, checked_world, facts
+from tests.support.serving import adapters, catalog_of
+from tests.support.world import BOB, World, checked_world, facts
 
 OPEN = JobRequest(GpuConstraint((), 1, 8), Decimal(2))
 BOTH = replace(OPEN, spot=SpotPolicy.ANY)

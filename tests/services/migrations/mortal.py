@@ -24,7 +24,8 @@ from ledger.engine.db import Database
 from providers.contract import Provider
 from providers.rate_limits import LocalPacer
 from providers.registry import REGISTRY
-from tests.support.world import World, catalog_of
+from tests.support.serving import catalog_of
+from tests.support.world import World
 
 
 class Killed(BaseException):
