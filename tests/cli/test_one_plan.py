@@ -74,6 +74,7 @@ async def by_button(stage: Stage) -> str:
     return all_text(shown)
 
 
+@pytest.mark.slow
 async def test_every_door_tells_one_plan(stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = await planned(stage)
     assert made.best is not None

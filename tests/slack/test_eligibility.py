@@ -161,6 +161,7 @@ async def test_a_silent_slack_stops_no_call_of_a_key(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("code", INELIGIBLE)
+@pytest.mark.slow
 async def test_nobody_ineligible_extends_a_session_at_any_interface(stage: Stage, code: str) -> None:
     w = stage.w
     await begin(stage)
@@ -189,6 +190,7 @@ async def test_nobody_ineligible_extends_a_session_at_any_interface(stage: Stage
 
 
 @pytest.mark.parametrize("code", INELIGIBLE)
+@pytest.mark.slow
 async def test_nobody_ineligible_starts_a_stopped_session_and_everybody_may_stop(stage: Stage, code: str) -> None:
     w, atlas = stage.w, Actor(ActorKind.CONSUMER, "atlas")
     await begin(stage)

@@ -73,6 +73,7 @@ async def test_a_plan_names_the_cheapest_offer_that_cannot_run_the_image(stage: 
     assert "RTX4090: the image needs ROCm." in said
 
 
+@pytest.mark.slow
 async def test_a_lighter_method_is_another_run_with_a_line_of_its_own(stage: Stage) -> None:
     await stage.command("alice", "/gpu plan model=1B type=finetune tokens=20M seq=1024")
     said = all_text(stage.ws.ephemerals("alice")[-1])

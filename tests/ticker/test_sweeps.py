@@ -28,6 +28,7 @@ def table(w: World) -> dict[str, ScheduledJob]:
     return {job.name: job for job in jobs(w.ctx, w.board, None)}
 
 
+@pytest.mark.slow
 async def test_the_jobs_alone_carry_a_request_to_a_running_instance(w: World) -> None:
     found = table(w)
 
@@ -100,6 +101,7 @@ async def test_a_cloud_is_looked_at_again_when_its_answer_corrects_a_clock_a_yea
     assert await watch.look() == 1
 
 
+@pytest.mark.slow
 async def test_a_cloud_that_does_not_answer_is_asked_again_soon(w: World) -> None:
     w.arm("list_503", "runpod", None)
     watch = CloudWatch(w.ctx, "runpod")

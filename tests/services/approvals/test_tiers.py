@@ -50,6 +50,7 @@ async def test_a_tier_names_its_group_its_number_and_the_next_one(w: World) -> N
 
 
 @pytest.mark.both_databases
+@pytest.mark.slow
 async def test_what_nobody_decides_goes_on_once_and_a_restart_repeats_nothing(w: World) -> None:
     w.tune(approval_groups=GROUPS, escalate_to=("directors", "finance"), escalate_after_s=1800)
     request_id = await asked(w)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from decimal import Decimal
 
+import pytest
+
 from bot.services.audit.invariants import graces
 from ledger.queries.audit import Books
 from tests.support.world import World
@@ -27,6 +29,7 @@ async def test_a_grace_that_costs_too_much_and_a_second_one_are_found(w: World) 
     assert rules(w, books) == {graces.COST}
 
 
+@pytest.mark.slow
 async def test_an_end_that_was_not_judged_or_was_too_early_is_found(w: World) -> None:
     w.tune(grace_usd=Decimal(0), replacements=0)
     await w.running(candidates=("vast",))

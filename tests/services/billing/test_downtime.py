@@ -62,6 +62,7 @@ async def agrees(w: World) -> None:
 
 
 @on_clouds(free=False)
+@pytest.mark.slow
 async def test_a_start_during_downtime_is_booked_from_then(slow: World, cloud: str) -> None:
     w = slow
     request_id = await booting(w, cloud)
@@ -119,6 +120,7 @@ async def test_a_machine_that_vanished_while_nobody_looked_is_taken_to_have_run(
     await agrees(w)
 
 
+@pytest.mark.slow
 async def test_a_host_that_is_away_costs_nothing(slow: World) -> None:
     w = slow
     request_id = await booting(w, "vast")
@@ -144,6 +146,7 @@ async def test_a_host_that_is_away_costs_nothing(slow: World) -> None:
 
 
 @pytest.mark.parametrize(("cloud", "how"), [("tensordock", "error"), ("lambda", "unhealthy")])
+@pytest.mark.slow
 async def test_a_machine_that_fails_is_booked_on_where_the_cloud_bills_on(slow: World, cloud: str, how: str) -> None:
     w = slow
     request_id = await booting(w, cloud)
@@ -156,6 +159,7 @@ async def test_a_machine_that_fails_is_booked_on_where_the_cloud_bills_on(slow: 
     await agrees(w)
 
 
+@pytest.mark.slow
 async def test_a_stopped_machine_is_booked_on_where_its_gpu_stays_reserved(slow: World) -> None:
     w = slow
     request_id = await booting(w, "tensordock")

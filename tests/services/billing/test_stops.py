@@ -42,6 +42,7 @@ async def due_usd(w: World) -> Decimal:
 
 @pytest.mark.both_databases
 @pytest.mark.parametrize("cloud", ["vast", "runpod"])
+@pytest.mark.slow
 async def test_what_ran_before_a_stop_is_booked_at_the_stop(w: World, cloud: str) -> None:
     request_id = await w.running(candidates=(cloud,), hours=Decimal(9))
     await w.run(1500, 300)
@@ -61,6 +62,7 @@ async def test_what_ran_before_a_stop_is_booked_at_the_stop(w: World, cloud: str
 
 
 @pytest.mark.parametrize("cloud", ["vast", "runpod"])
+@pytest.mark.slow
 async def test_hours_stops_and_the_rest_add_up_to_the_bill(w: World, cloud: str) -> None:
     request_id = await w.running(candidates=(cloud,), hours=Decimal(11))
     for ran_s in (1000, 1300, 4000, 900):

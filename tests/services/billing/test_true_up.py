@@ -51,6 +51,7 @@ def through(w: World, change: Callable[[tuple[Charge, ...]], tuple[Charge, ...]]
 
 
 @pytest.mark.both_databases
+@pytest.mark.slow
 async def test_the_ledger_says_what_the_cloud_charged_and_learns_of_late_lines(w: World) -> None:
     request_id = await w.running(candidates=("vast",))
     w.clock.advance(1800)
@@ -186,6 +187,7 @@ async def test_a_cloud_that_says_nothing_leaves_a_range_in_which_its_charge_lies
 
 
 @pytest.mark.parametrize("from_active", [False, True])
+@pytest.mark.slow
 async def test_a_log_of_times_corrects_no_price_and_leaves_a_range(w: World, from_active: bool) -> None:
     if from_active:
         w.arm("billed_from_active", "lambda")
@@ -211,6 +213,7 @@ async def test_a_log_of_times_corrects_no_price_and_leaves_a_range(w: World, fro
 
 
 @pytest.mark.parametrize("cloud", ["tensordock", "vast"])
+@pytest.mark.slow
 async def test_an_instance_that_nobody_saw_may_have_cost_what_it_did_until_it_was_given_up(
     w: World, cloud: str
 ) -> None:

@@ -43,6 +43,7 @@ async def cap(w: World, request_id: str) -> Decimal:
 
 
 @pytest.mark.both_databases
+@pytest.mark.slow
 async def test_7837_two_hundred_approvals_at_once_against_a_budget_for_ten_are_ten(w: World) -> None:
     w.tune(approvers=(rows.BEN.id,), budgets={"global": {"monthly": Decimal(16)}})
     tokens = []
@@ -86,6 +87,7 @@ async def test_over_the_limit_nothing_is_recorded_and_what_ends_gives_its_rest_b
 
 
 @pytest.mark.both_databases
+@pytest.mark.slow
 async def test_what_runs_counts_once_as_spent_or_as_reserved(w: World) -> None:
     w.tune(budgets={"global": {"monthly": Decimal(100), "hourly": Decimal(10)}})
     request_id = await w.running(hours=Decimal(4))

@@ -100,6 +100,7 @@ async def test_a_verified_checkpoint_lets_the_end_go_on_and_one_that_arrives_lat
         assert (await w.books()).sessions[0].state is SessionState.TERMINATED
 
 
+@pytest.mark.slow
 async def test_what_is_never_saved_is_stopped_with_its_disk_until_its_owner_ends_it(w: World) -> None:
     async with near_its_end(w) as (shelf, request_id):
         ours = w.ctx.providers

@@ -6,6 +6,8 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
+import pytest
+
 from bot.services.instances import launch
 from ledger.kernel.job import GpuConstraint
 from ledger.kernel.states import InstanceState, RequestState
@@ -58,6 +60,7 @@ async def sold_out(w: World, request_id: str) -> None:
         w.clouds[option.cloud].withdraw(option.offer_key)
 
 
+@pytest.mark.slow
 async def test_the_requesters_most_is_for_all_attempts_together(w: World) -> None:
     w.tune(replacements=0, failover=False)
     w.boots_in(5000)

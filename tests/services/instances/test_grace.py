@@ -35,6 +35,7 @@ async def disturb(w: World, how: str, number: int = 0) -> Instance:
     return row
 
 
+@pytest.mark.slow
 async def test_machines_whose_credit_is_gone_keep_their_disks_and_operators_are_asked_to_pay(w: World) -> None:
     await w.running(candidates=("vast",), hours=Decimal(6))
     await w.running(ALICE, candidates=("vast",), hours=Decimal(6))
@@ -56,6 +57,7 @@ async def test_a_machine_whose_host_is_offline_and_costs_nothing_is_kept(w: Worl
     assert len(w.alive()) == 1
 
 
+@pytest.mark.slow
 async def test_a_job_with_idle_gpus_is_work_until_it_exits(w: World) -> None:
     async with listening(w):
         await w.running(candidates=("vast",), hours=Decimal(6), run="python tokenize.py")
@@ -90,6 +92,7 @@ async def test_a_job_ends_when_it_idles_for_as_long_as_its_requester_wrote(w: Wo
         ("saving", {}),
     ],
 )
+@pytest.mark.slow
 async def test_a_machine_that_starts_up_copies_or_saves_is_not_idle(
     w: World, job: str, machine: dict[str, Any]
 ) -> None:

@@ -240,6 +240,7 @@ async def test_what_failed_while_nothing_answered_has_a_range_from_then_on(bare:
 
 
 @pytest.mark.parametrize("what", ["preempted", "vanish"])
+@pytest.mark.slow
 async def test_what_is_seen_as_lost_after_a_long_outage_was_lost_at_any_time_in_it(bare: World, what: str) -> None:
     w = bare
     await in_use(w, "lambda")

@@ -52,6 +52,7 @@ async def machines(w: World, request_id: str) -> tuple[Session, list[Instance]]:
 
 
 @pytest.mark.parametrize("cloud", CLOUDS)
+@pytest.mark.slow
 async def test_everything_about_money_counts_all_machines(w: World, cloud: str) -> None:
     # Machines of a set must reach each other. RunPod's community hosts do not promise it, and are in no region.
     same: dict[str, Any] = {"candidates": (cloud,), "regions": ("us",) if cloud == "runpod" else ()}
@@ -130,6 +131,7 @@ async def test_the_machines_of_a_set_join_their_clouds_private_network(w: World)
     assert [row.set_host for row in rows] == [f"{row.ref}.runpod.internal" for row in rows]
 
 
+@pytest.mark.slow
 async def test_a_machine_without_a_private_address_never_joins_and_ends_its_set(w: World) -> None:
     request_id = await w.approved(candidates=("lambda",), nodes=2)
     w.arm("no_private_ip", "lambda", 1)
@@ -176,6 +178,7 @@ class DiesAt(InFront):
 
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("which", [1, 2, 3])
+@pytest.mark.slow
 async def test_a_killed_controller_leaves_a_set_that_the_next_one_completes_or_ends(
     w: World, which: int, after: bool
 ) -> None:
@@ -222,6 +225,7 @@ async def test_nothing_more_is_sent_after_a_failure(w: World) -> None:
     assert (await machines(w, request_id))[0].state is SessionState.TERMINATED
 
 
+@pytest.mark.slow
 async def test_more_time_is_approved_and_paid_for_all_machines(w: World) -> None:
     request_id = await w.running(candidates=("lambda",), nodes=2)
     session, rows = await machines(w, request_id)

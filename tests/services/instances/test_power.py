@@ -302,6 +302,7 @@ async def test_a_stop_that_follows_a_start_which_the_cloud_took_stops_it_again(w
     assert (session.state, instance.state, instance.wanted) == (SessionState.STOPPED, InstanceState.STOPPED, None)
 
 
+@pytest.mark.slow
 async def test_a_stop_waits_for_the_start_that_is_still_under_way(w: World) -> None:
     request_id = await stopped(w)
     await order(w, request_id, PowerAction.START)

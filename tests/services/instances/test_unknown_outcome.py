@@ -137,6 +137,7 @@ async def test_a_process_that_starts_while_no_cloud_answers_notifies_operators_o
 
 
 @pytest.mark.parametrize("off", [-HOUR, timedelta(), YEAR])
+@pytest.mark.slow
 async def test_a_create_whose_sender_died_is_announced_while_no_cloud_answers(
     sqlite_db: Database, clock: SteppedClock, off: timedelta
 ) -> None:

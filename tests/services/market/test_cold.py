@@ -188,6 +188,7 @@ async def test_a_described_run_gets_its_hours_from_the_whole_market(w: World) ->
     assert "best cost-efficiency" in view.options[0].marks
 
 
+@pytest.mark.slow
 async def test_with_a_copy_the_first_question_of_the_day_is_one_search(paced: World) -> None:
     await copied(paced, EVERY_S)
     before = len(searches(paced))
@@ -212,6 +213,7 @@ async def test_with_a_copy_the_first_question_of_the_day_is_one_search(paced: Wo
     assert most_in_a_minute(searches(paced)) <= SEARCHES_A_MINUTE
 
 
+@pytest.mark.slow
 async def test_the_copy_keeps_to_its_share_of_each_pace(paced: World) -> None:
     began = paced.clock.now()
     await copied(paced, 3_600)

@@ -68,6 +68,7 @@ async def test_the_process_is_down_for_longer_than_any_step(w: World) -> None:
         assert row.step is _M.DONE, row.note
 
 
+@pytest.mark.slow
 async def test_a_target_that_never_boots_is_ended_and_nothing_else_changes(w: World) -> None:
     w.tune(replacements=0)
     async with running(w, hours=6) as run:

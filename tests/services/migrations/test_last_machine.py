@@ -36,6 +36,7 @@ async def silent_from(run: Run, at: MigrationStep) -> None:
 
 
 @pytest.mark.parametrize("at", [_M.READY, _M.VERIFIED])
+@pytest.mark.slow
 async def test_a_source_that_falls_silent_leaves_its_run_to_the_target(w: World, at: MigrationStep) -> None:
     async with running(w, hours=6) as run:
         if at is _M.VERIFIED:
@@ -95,6 +96,7 @@ class Trainer:
 
 
 @pytest.mark.parametrize("place", [None, PLACE])
+@pytest.mark.slow
 async def test_a_target_that_begins_anew_is_paused_and_the_source_goes_on_from_its_save(
     w: World, place: str | None
 ) -> None:
@@ -135,6 +137,7 @@ async def test_a_target_that_begins_anew_is_paused_and_the_source_goes_on_from_i
         assert (await run.over()).step is _M.DONE
 
 
+@pytest.mark.slow
 async def test_a_run_that_moved_saves_at_its_own_place_and_its_next_machine_finds_it(w: World) -> None:
     w.tune(replacements=1, price_tolerance=Decimal(9))
     async with running(w, hours=6) as run:
@@ -159,6 +162,7 @@ async def test_a_run_that_moved_saves_at_its_own_place_and_its_next_machine_find
         assert second.target_place == f"s3://bucket/run/moved-{short_id(run.target_id)}"
 
 
+@pytest.mark.slow
 async def test_a_target_that_begins_anew_after_the_source_was_lost_is_paused_and_kept(w: World) -> None:
     async with running(w, hours=6) as run:
         run.refuses.add("resume")
@@ -173,6 +177,7 @@ async def test_a_target_that_begins_anew_after_the_source_was_lost_is_paused_and
         assert "is left until its approved end" in (await run.texts())[-1]
 
 
+@pytest.mark.slow
 async def test_a_move_that_failed_before_the_source_was_lost_goes_on_there(w: World) -> None:
     """The decision to end the target is made again before it is carried out."""
     async with running(w, hours=6) as run:

@@ -164,6 +164,7 @@ async def test_an_owner_is_told_once_a_day_and_the_command_moves_the_run_there(w
         {"checkpoint_places": ("s3://other",)},
     ],
 )
+@pytest.mark.slow
 async def test_nobody_is_told_of_what_is_not_worth_it_or_not_possible(w: World, change: dict[str, object]) -> None:
     w.tune(max_hours=Decimal(100))
     async with running(w, hours=60) as run:
@@ -214,6 +215,7 @@ async def test_a_run_that_is_nearly_done_stays(w: World) -> None:
         assert await savings_due(w.ctx) == 1
 
 
+@pytest.mark.slow
 async def test_of_two_runs_of_one_owner_the_larger_saving_is_told_and_another_owner_is_told_too(w: World) -> None:
     w.tune(max_hours=Decimal(100))
     async with running(w, hours=60) as run:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from ledger.kernel.end_reason import EndReason
 from ledger.kernel.states import SessionState
 from ledger.kernel.steps.migration_step import MigrationStep
@@ -11,6 +13,7 @@ from tests.support.world import World
 _M = MigrationStep
 
 
+@pytest.mark.slow
 async def test_a_run_moves_to_another_machine(w: World) -> None:
     async with running(w) as run:
         before = run.first

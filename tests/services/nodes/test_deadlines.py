@@ -176,6 +176,7 @@ async def test_a_checkpoint_hold_is_approved_time_too(w: World) -> None:
 
 
 @pytest.mark.parametrize("cloud", ["vast", "runpod"])
+@pytest.mark.slow
 async def test_an_instance_that_ended_itself_after_its_time_is_closed_booked_and_not_replaced(
     w: World, cloud: str
 ) -> None:

@@ -116,6 +116,7 @@ async def test_an_agent_that_reports_the_same_key_confirms_it(keyed: World) -> N
 
 
 @pytest.mark.both_databases
+@pytest.mark.slow
 async def test_an_agent_that_reports_another_key_later_is_told_at_once_and_ends_nothing(keyed: World) -> None:
     w, hidden = keyed, host_key()
     async with listening(w):

@@ -213,6 +213,7 @@ async def test_a_start_up_that_failed_is_a_failed_job_once_the_session_ends(one:
         assert await shown(w) == JobStatus(JobState.FAILED, 128)
 
 
+@pytest.mark.slow
 async def test_a_run_of_a_batch_cloud_has_a_result_without_an_agent(one: World) -> None:
     w = one
     await w.running(candidates=("kaggle",), hours=Decimal(1))

@@ -153,6 +153,7 @@ async def each_result_is_there_once(here: Ablation) -> None:
     assert here.w.alive() == []
 
 
+@pytest.mark.slow
 async def test_the_commands_are_spread_and_each_machine_ends_when_none_is_left(w: World) -> None:
     async with listening(w):
         here = await ablation(w)
@@ -170,6 +171,7 @@ async def test_the_commands_are_spread_and_each_machine_ends_when_none_is_left(w
         assert {row.outcome_code for row in await here.machines()} <= {EndReason.COMPLETED, EndReason.WORK_FAILED}
 
 
+@pytest.mark.slow
 async def test_a_lost_machine_gives_its_commands_back(w: World) -> None:
     async with listening(w):
         here = await ablation(w)

@@ -52,6 +52,7 @@ async def test_who_answers_for_what(w: World) -> None:
     [(ALICE, ALICE.id), (ALICE_TOO, ALICE.id), (ATLAS, ALICE.id), (ADA, CHANNEL)],
     ids=str,
 )
+@pytest.mark.slow
 async def test_the_person_behind_an_owner_is_warned_in_private(w: World, owner: Actor, to: str) -> None:
     w.tune(same_person=((ALICE.id, ALICE_TOO.ref),))
     await key(w, "atlas", ALICE.ref)
@@ -73,6 +74,7 @@ async def test_the_person_behind_an_owner_is_warned_in_private(w: World, owner: 
 
 
 @pytest.mark.parametrize("owner", [ALICE, ALICE_TOO, ATLAS, ADA], ids=str)
+@pytest.mark.slow
 async def test_an_interruption_an_orphan_and_a_foreign_end_reach_the_person(w: World, owner: Actor) -> None:
     w.tune(same_person=((ALICE.id, ALICE_TOO.ref),))
     await key(w, "atlas", ALICE.ref)
@@ -94,6 +96,7 @@ async def test_an_interruption_an_orphan_and_a_foreign_end_reach_the_person(w: W
 
 
 @pytest.mark.parametrize("by", [ALICE, ALICE_TOO], ids=str)
+@pytest.mark.slow
 async def test_nobody_is_notified_of_an_end_of_their_own(w: World, by: Actor) -> None:
     w.tune(same_person=((ALICE.id, ALICE_TOO.ref),))
     await key(w, "atlas", ALICE.ref)

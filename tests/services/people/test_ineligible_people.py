@@ -109,6 +109,7 @@ async def with_attempts(
 
 
 @pytest.mark.parametrize("kind", kinds("guest"))
+@pytest.mark.slow
 async def test_nothing_is_accepted(sqlite_db: Database, clock: SteppedClock, kind: str) -> None:
     async with with_attempts(sqlite_db, clock) as (stage, person, attempts):
         become(stage, person, kind)
@@ -119,6 +120,7 @@ async def test_nothing_is_accepted(sqlite_db: Database, clock: SteppedClock, kin
 
 
 @pytest.mark.parametrize("kind", kinds("deleted"))
+@pytest.mark.slow
 async def test_neither_more_time_nor_a_key(sqlite_db: Database, clock: SteppedClock, kind: str) -> None:
     async with with_attempts(sqlite_db, clock) as (stage, person, attempts):
         await stage.as_(person.name).open_home()
@@ -205,6 +207,7 @@ async def test_a_dialog_that_is_open_already(sqlite_db: Database, clock: Stepped
 
 
 @pytest.mark.parametrize("kind", kinds("other_team"))
+@pytest.mark.slow
 async def test_the_policy_approves_nothing_of_theirs(sqlite_db: Database, clock: SteppedClock, kind: str) -> None:
     """They requested as a member, by every interface; the offers came afterwards."""
     async with with_attempts(sqlite_db, clock) as (stage, person, attempts):

@@ -59,6 +59,7 @@ async def trained(w: World, rates: list[float], words: tuple[str, ...] = WORK) -
 
 
 @pytest.mark.both_databases
+@pytest.mark.slow
 async def test_a_session_that_ended_corrects_later_plans_by_itself_and_once(w: World) -> None:
     half = predicted() / 2
     warming_up, spike = [half / 50] * 6, [half * 7]

@@ -32,6 +32,7 @@ async def seen(w: World) -> set[str]:
 
 
 @pytest.mark.both_databases
+@pytest.mark.slow
 async def test_a_loss_its_replacement_and_both_boots_are_learnt_when_the_session_ended(w: World) -> None:
     w.ctx = replace(w.ctx, node_url=NODE_URL)
     w.tune(price_tolerance=Decimal(3))

@@ -168,6 +168,7 @@ async def test_ten_minutes_back_refuses_no_call_buys_nothing_and_is_paged_once(
 
 
 @pytest.mark.parametrize("off", [-600 * SECOND, 3 * HOUR])
+@pytest.mark.slow
 async def test_an_approved_end_comes_when_it_is_due_whatever_the_wall_clock_shows(w: World, off: timedelta) -> None:
     running = await w.running(candidates=("vast",), hours=Decimal(1))
     w.machine.off = off

@@ -100,6 +100,7 @@ async def test_every_door_says_with_one_sentence_why_nothing_moves_and_what_ends
     assert "Recovery" not in (await w.end(request_id)).sentence
 
 
+@pytest.mark.slow
 async def test_meanwhile_a_look_ends_nothing_and_people_and_approved_ends_do(w: World) -> None:
     w.tune(grace_usd=Decimal(0))  # So that the machine that its cloud stops is not kept.
     ended = await w.running(candidates=("vast",))
@@ -138,6 +139,7 @@ async def test_somebodys_unnamed_instance_is_not_the_one_that_went_and_pages_com
     assert not await recovery_mode.now_on(w.ctx.db)
 
 
+@pytest.mark.slow
 async def test_a_tripped_breaker_still_writes_down_what_is_there_and_operators_end_what_it_spared(w: World) -> None:
     w.tune(max_open_requests_per_user=50)
     for _ in range(4):

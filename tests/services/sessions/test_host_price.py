@@ -298,6 +298,7 @@ async def test_a_stopped_machine_above_the_approved_rate_starts_only_when_that_i
 
 
 @pytest.mark.parametrize("cloud", ["vast", "tensordock"])
+@pytest.mark.slow
 async def test_a_rejected_rate_gives_an_unverified_checkpoint_its_time(
     sqlite_db: Database, clock: SteppedClock, cloud: str
 ) -> None:

@@ -90,6 +90,7 @@ async def test_silence_is_told_then_ends_it_with_slack_down_and_booked(w: World)
         assert sum(entry.amount_usd for entry in (await w.books()).entries if entry.kind == "accrue") > 0
 
 
+@pytest.mark.slow
 async def test_silence_ends_nothing_while_the_ssh_port_answers(one: World) -> None:
     w = one
     async with listening(w):
@@ -118,6 +119,7 @@ async def test_a_silent_machine_is_kept_while_the_rest_of_its_time_is_cheap(one:
         assert 0 < grace.spent_usd < grace.limit_usd
 
 
+@pytest.mark.slow
 async def test_idling_ends_training_after_half_an_hour_and_keep_gives_it_one_more(w: World) -> None:
     async with listening(w):
         request_id = await started(w, "4")

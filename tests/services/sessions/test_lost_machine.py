@@ -18,6 +18,7 @@ ASKS = "New offers need an approval before anything is bought."
 
 
 @pytest.mark.parametrize("replacements", [0, 1])
+@pytest.mark.slow
 async def test_nobody_is_invited_to_log_in_to_a_lost_machine(w: World, replacements: int) -> None:
     w.tune(replacements=replacements)
     request_id = await w.ready(candidates=("vast",))

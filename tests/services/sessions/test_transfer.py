@@ -118,6 +118,7 @@ async def test_a_change_of_owner_is_not_booked_while_the_clock_is_in_doubt(w: Wo
     assert len((await w.books()).entries) == before
 
 
+@pytest.mark.slow
 async def test_the_new_owner_gets_the_session_its_later_costs_and_its_keys(w: World) -> None:
     request_id = await running(w)
     await w.run(2 * 3600 + 600, 300)
@@ -175,6 +176,7 @@ async def test_the_new_owner_gets_the_session_its_later_costs_and_its_keys(w: Wo
 
 @pytest.mark.both_databases
 @pytest.mark.parametrize("again_at_s", [None, 900])
+@pytest.mark.slow
 async def test_the_hour_that_runs_is_booked_to_each_owner_for_their_part(w: World, again_at_s: int | None) -> None:
     """An hour may have three owners, too: each pays their part of it, and all parts together are the hour."""
     request_id = await running(w)

@@ -162,6 +162,7 @@ class History:
 
 
 @pytest.mark.parametrize("seed", range(4))
+@pytest.mark.slow
 async def test_settled_sums_and_marked_sessions_are_the_raw_sum_after_every_change(db: Database, seed: int) -> None:
     history = History(random.Random(seed))
     for _ in range(60):

@@ -21,6 +21,7 @@ REGION: dict[str, Any] = {"regions": ("US-KS-2",)}
 
 
 @pytest.mark.both_databases
+@pytest.mark.slow
 async def test_a_short_listing_loses_no_volume(w: World) -> None:
     """One minute of it: the volume counted as lost, could not be extended, and was deleted at its end with its data."""
     request_id = await ready(w, **REGION)
@@ -91,6 +92,7 @@ async def test_one_that_no_read_shows_mounts_nowhere_and_can_be_extended(w: Worl
     assert (await w.session((await w.books()).sessions[0].id)).session.state is SessionState.RUNNING
 
 
+@pytest.mark.slow
 async def test_a_read_that_fails_is_no_miss(w: World) -> None:
     await ready(w)
     (ref,) = there(w)
@@ -104,6 +106,7 @@ async def test_a_read_that_fails_is_no_miss(w: World) -> None:
     await w.run(60, 30)
 
 
+@pytest.mark.slow
 async def test_one_that_returns_after_it_counted_as_gone_is_kept_for_people(w: World) -> None:
     """Longer than any rule waits. Its approved end passes, and its data still wait for a decision."""
     await ready(w)
@@ -130,6 +133,7 @@ async def test_one_that_returns_after_it_counted_as_gone_is_kept_for_people(w: W
     assert there(w) == []
 
 
+@pytest.mark.slow
 async def test_one_that_a_machine_of_somebody_mounts_is_not_deleted_and_its_owner_is_told(w: World) -> None:
     """RunPod documents no refusal, so a delete may go through under a machine that nobody here knows."""
     await ready(w, **REGION)

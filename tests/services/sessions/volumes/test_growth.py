@@ -51,6 +51,7 @@ async def days(w: World, count: float) -> None:
         await w.settle()
 
 
+@pytest.mark.slow
 async def test_its_amount_alone_never_deletes_it(w: World) -> None:
     """It was deleted after 3 h 10 min at night, because its amount was used up."""
     ref = await grown(w, 6000)
@@ -75,6 +76,7 @@ async def test_growth_inside_the_approval_costs_no_more_than_was_approved(w: Wor
     assert (await session(w)).volume_grace_at is None
 
 
+@pytest.mark.slow
 async def test_approvers_give_it_its_written_end_again(w: World) -> None:
     ref = await grown(w, 600)
     short = await session(w)
@@ -93,6 +95,7 @@ async def test_approvers_give_it_its_written_end_again(w: World) -> None:
 
 
 @pytest.mark.both_databases
+@pytest.mark.slow
 async def test_a_rejection_deletes_nothing_by_itself(w: World) -> None:
     ref = await grown(w, 6000)
     asked = await question(w)
@@ -131,6 +134,7 @@ async def test_an_extension_moves_its_written_end(w: World) -> None:
     assert short.deadline <= longer.deadline < longer.volume_ends_at
 
 
+@pytest.mark.slow
 async def test_days_on_which_nobody_could_be_told_do_not_count(w: World) -> None:
     ref = await grown(w, 6000)
     w.clock.advance(timedelta(days=6))

@@ -37,6 +37,7 @@ def rules(rows: Books) -> set[str]:
     return {one.rule for one in volumes.check(rows)}
 
 
+@pytest.mark.slow
 async def test_each_broken_rule_is_found(books: Books) -> None:
     note = next(n for n, one in enumerate(books.notifications) if one.kind == NotificationKind.SESSION_ENDING)
     wrong: tuple[tuple[str, int, dict[str, Any], str], ...] = (

@@ -15,6 +15,7 @@ from tests.support.world import BOB, World
 
 
 @pytest.mark.both_databases
+@pytest.mark.slow
 async def test_it_is_quarantined_and_never_deleted_at_sight_and_an_approver_keeps_it(w: World) -> None:
     label = w.ctx.labels.mint(new_id("req", w.clock.now()), 1)
     account = w.clouds["runpod"].account  # type: ignore[attr-defined]
