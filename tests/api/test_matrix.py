@@ -181,20 +181,20 @@ async def test_every_route_for_every_caller(sqlite_db: Database, clock: SteppedC
         w.tune(approvers=(BOB.id, APPROVER), webhook_networks=("127.0.0.1/32",))
         async with opened(w, settings) as door:
             stage = await staged(door)
-            before = await _state(door)
+            before = await state_of(door)
             for caller in (*stage.tokens, *AGENTS):
                 for method, path, scope in ROUTES:
                     right = expected(caller, method, path, scope)
                     if right is None:
                         continue
                     answer = await stage.answer(caller, method, path)
-                    found = _code(answer)
+                    found = code_of(answer)
                     assert found in right, (caller, method, path, answer.status_code, found, right)
                     if caller not in (OWNER, APPROVER, ADMIN, "agent of atlas"):
                         assert RUN not in answer.text, (caller, method, path)
-                        if answer.status_code < 300 and not _is_offered(caller, path):
+                        if answer.status_code < 300 and not is_offered(caller, path):
                             assert not [one for one in stage.secret if one in answer.text], (caller, method, path)
-            assert await _state(door) == before
+            assert await state_of(door) == before
             async with w.ctx.db.read() as tx:
                 steps = {one.session_id: one.report.get("step") for one in await tx.scalars(select(Node))}
             # A token speaks for its own machine and for no other.
@@ -203,19 +203,19 @@ async def test_every_route_for_every_caller(sqlite_db: Database, clock: SteppedC
             await w.settle()
 
 
-def _is_offered(caller: str, path: str) -> bool:
+def is_offered(caller: str, path: str) -> bool:
     """Whether this is the page of the session that is offered to the caller."""
     return AGENTS.get(caller, (caller, {}))[0] == OFFERED and path == f"{API}/sessions/{{session}}"
 
 
-def _code(answer: httpx.Response) -> str:
+def code_of(answer: httpx.Response) -> str:
     """The code of a refusal, or the status of a success."""
     if answer.is_success:
         return str(answer.status_code)
     return str(answer.json()["code"])
 
 
-async def _state(door: Door) -> tuple[Any, ...]:
+async def state_of(door: Door) -> tuple[Any, ...]:
     books = await door.w.books()
     return (
         len(books.events),
@@ -340,7 +340,7 @@ async def test_an_agent_with_an_approvers_key_approves_nothing_in_any_spelling(
                 ):
                     path = f"/requests/{request_id}/{act}"
                     refused = await door.call("POST", path, token, json=body, headers=header)
-                    assert (refused.status_code, _code(refused)) == (403, "scope_missing"), (act, refused.text)
+                    assert (refused.status_code, code_of(refused)) == (403, "scope_missing"), (act, refused.text)
                     assert refused.json()["detail"] == "An AI agent can't do this, whatever its key may do."
             # The same key without the header is the person's.
             made = await door.call("POST", "/sessions", token, json=JOB)
