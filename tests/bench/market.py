@@ -54,6 +54,9 @@ class Shelf:
         """Everything, at once: the transport costs nothing here."""
         return AnswerPart(self._offers)
 
+    async def close(self) -> None:
+        """It has no connection."""
+
 
 def offers(cloud: str, count: int, clock: SteppedClock) -> Iterator[Offer]:
     """`count` offers of one cloud, the same for the same arguments."""

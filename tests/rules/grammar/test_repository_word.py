@@ -20,3 +20,6 @@ def test_a_line_and_a_file_ask_for_the_same_repository() -> None:
     assert isinstance(wrong, GrammarError)
     assert "has no user name or password; write repo=https://" in wrong.message
     assert "canary" not in wrong.message
+    wrong = parse("provision 1x4090 2h repo=ftp://github.com/org/project", Policy())
+    assert isinstance(wrong, GrammarError)
+    assert "not the https address of a git repository" in wrong.message
