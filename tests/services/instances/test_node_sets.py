@@ -33,6 +33,7 @@ AT_ONCE = 10
 
 
 @pytest.mark.parametrize("seed", [pytest.param(n, marks=[pytest.mark.slow] if n else []) for n in range(50)])
+@pytest.mark.timeout(400)  # Ten placements and their bills take a minute on PostgreSQL, and more on a busy machine.
 async def test_a_set_is_placed_whole_or_not_at_all(w: World, seed: int) -> None:
     chance, found = random.Random(seed), Placements()
     for _ in range(AT_ONCE):
