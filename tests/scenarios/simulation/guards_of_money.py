@@ -9,7 +9,7 @@ TRANSITIONS, FAILOVER = "bot.services.instances.transitions", "bot.services.inst
 BOOTS, POWER = "tests/scenarios/faults/test_boots.py", "tests/services/instances/test_power.py"
 METERING, ENDS = "tests/services/billing/test_metering.py", "tests/scenarios/faults/test_ends.py"
 TRIGGERS, TRIGGERED = "migrations.baseline.triggers", "tests/ledger/engine/test_triggers.py"
-TRANSFERS = "tests/services/sessions/test_transfer.py"
+TRANSFERS, TRANSFER = "tests/services/sessions/test_transfer.py", "bot.services.sessions.transfer"
 HOLDS = "tests/services/checkpoints/test_verification.py"
 
 _BOOKED = (
@@ -216,6 +216,30 @@ _AMOUNTS = (
             ),
         ),
         test="tests/services/grants/test_limits.py::test_the_requesters_most_is_for_all_attempts_together",
+    ),
+    Guard(
+        "a new owner needs the approvals of the whole session",
+        Law.DECISION,
+        (
+            Edit(
+                TRANSFER,
+                "    in_all = await authority.in_all(tx, view.request, now)",
+                "    in_all = authority.EarlierAuthority(authority.Authority(*remaining(ctx, view, now)))",
+            ),
+        ),
+        test=f"{TRANSFERS}::test_the_new_owner_needs_the_approvals_of_all_that_the_session_may_cost",
+    ),
+    Guard(
+        "a new owner needs the approvals of the whole run",
+        Law.DECISION,
+        (
+            Edit(
+                TRANSFER,
+                "    in_all = await authority.in_all(tx, view.request, now)",
+                "    in_all = replace(await authority.in_all(tx, view.request, now), others=authority.NOTHING)",
+            ),
+        ),
+        test=f"{TRANSFERS}::test_what_the_run_used_in_an_earlier_session_counts_for_the_new_owner",
     ),
     Guard(
         "a notification that became newer while it was sent is sent again",
