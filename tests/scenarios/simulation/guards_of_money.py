@@ -10,6 +10,8 @@ BOOTS, POWER = "tests/scenarios/faults/test_boots.py", "tests/services/instances
 METERING, ENDS = "tests/services/billing/test_metering.py", "tests/scenarios/faults/test_ends.py"
 TRIGGERS, TRIGGERED = "migrations.baseline.triggers", "tests/ledger/engine/test_triggers.py"
 TRANSFERS, TRANSFER = "tests/services/sessions/test_transfer.py", "bot.services.sessions.transfer"
+AUTHORITY = "tests/services/approvals/test_authority.py"
+AUDITED = "tests/services/audit/test_authority_invariants.py"
 HOLDS = "tests/services/checkpoints/test_verification.py"
 
 _BOOKED = (
@@ -216,6 +218,47 @@ _AMOUNTS = (
             ),
         ),
         test="tests/services/grants/test_limits.py::test_the_requesters_most_is_for_all_attempts_together",
+    ),
+    Guard(
+        "the parts of a run reach its tier together",
+        Law.DECISION,
+        (
+            Edit(
+                "bot.services.grants.approvers",
+                "        max((worst_usd for worst_usd, _ in offers), default=Decimal(0)) + earlier.worst_usd,",
+                "        max((worst_usd for worst_usd, _ in offers), default=Decimal(0)),",
+            ),
+        ),
+        test=f"{AUTHORITY}::test_extensions_reach_the_tier_of_the_whole",
+    ),
+    Guard(
+        "the hours of a run count together",
+        Law.DECISION,
+        (
+            Edit(
+                "bot.services.grants.authority",
+                "    return Authority(usd, usd, hours)",
+                "    return Authority(usd, usd, hours * 0)",
+            ),
+            Edit(
+                "bot.services.grants.authority",
+                "        session.hours,\n    )\n    return approved",
+                "        Decimal(0),\n    )\n    return approved",
+            ),
+        ),
+        test=f"{AUTHORITY}::test_again_from_its_checkpoint_counts_on_in_dollars_and_hours",
+    ),
+    Guard(
+        "an approval stores the limits of its policy",
+        Law.DECISION,
+        (
+            Edit(
+                "bot.services.approvals.decisions",
+                "        policy_limits=policy_limits(policy) if cover else None,",
+                "        policy_limits=None,",
+            ),
+        ),
+        test=f"{AUDITED}::test_a_part_without_the_approvals_of_the_tier_of_the_whole_is_found",
     ),
     Guard(
         "a new owner needs the approvals of the whole session",
