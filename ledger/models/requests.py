@@ -170,6 +170,8 @@ class Approval(Base):
     source_approval_id: Mapped[str | None] = mapped_column(SafeString(24))
     #: Above how many dollars for the whole run the policy asked for two people at that moment; None: never.
     two_above_usd: Mapped[Decimal | None] = mapped_column(MicroUsd)
+    #: The policy's limit on hours and its approval tiers at that moment; None in rows of older releases.
+    policy_limits: Mapped[dict[str, Any] | None] = mapped_column(Json)
 
     __table_args__ = (
         UniqueConstraint("request_id", "quote_version", "approver"),

@@ -34,7 +34,7 @@ def approved_for(
 ) -> Verdict | None:
     """Return why the approvals of a session (`votes`) are not enough for a new owner; None when they are.
 
-    `needed` and `mandate` are what the policy wants of that person for what the session may still spend. Above the
+    `needed` and `mandate` are what the policy wants of that person for what the run may cost in all. Above the
     hours' cap nobody approves their own time, whatever the policy allows.
     """
     names = (to, *linked(policy, to))
@@ -47,7 +47,7 @@ def approved_for(
     if len(counting) >= needed.required:
         return None
     sentence = (
-        f"For {to.ref} the policy wants other approvals of what the session may still spend. {needed.rule} It has "
+        f"For {to.ref} the policy wants other approvals of what the session may cost in all. {needed.rule} It has "
         f"{len(counting) or 'none'} from {group_of(mandate.tier)}. {to.ref} can request a machine instead."
     )
     return deny(ReplyCode.TRANSFER_NOT_APPROVED, sentence)

@@ -8,6 +8,7 @@ from decimal import Decimal
 from bot.rules.approvals.approvers import Deed
 from bot.rules.approvals.authority import Authority
 from bot.rules.approvals.auto_approval import AUTO_APPROVAL_PREFIX, PERIOD, applied, auto_approval, signer
+from bot.rules.approvals.policy_limits import policy_limits
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.tiers import ApproverGroup
 from bot.rules.pricing import hours_cap
@@ -102,6 +103,7 @@ async def approve(ctx: Context, tx: Tx, request: Request, option: Option, judged
         price_cap_usd_h=rate_usd_h,
         total_cap_usd=total_usd,
         two_above_usd=ctx.policy.two_approvers_above_usd,
+        policy_limits=policy_limits(ctx.policy),
         hours=str(request.job.hours),
         rule=judged.sentence,
         at=now,

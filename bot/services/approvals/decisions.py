@@ -10,6 +10,7 @@ from typing import Any
 from bot.rules.approvals.amendments import covered
 from bot.rules.approvals.authority import ApprovalPlan
 from bot.rules.approvals.decision import Decision, chosen_delegator
+from bot.rules.approvals.policy_limits import policy_limits
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.tiers import ApproverGroup
 from bot.rules.pricing.spend_limits import price_cap
@@ -266,6 +267,7 @@ def _vote(
         rule=ask.request.rule,
         on_behalf_of=place.ref if place else None,
         two_above_usd=policy.two_approvers_above_usd if cover else None,
+        policy_limits=policy_limits(policy) if cover else None,
         digest=covered(ask.request.id, ask.request.quote_version, offer_id, cover, time_h) if cover else None,
         at=now,
     )

@@ -88,7 +88,7 @@ async def fresh(
 async def planned(
     tx: Tx,
     policy: Policy,
-    parent: Request,
+    owner: str,
     job: JobRequest,
     more: Authority,
     offer: Mapping[str, Any],
@@ -96,9 +96,9 @@ async def planned(
     *,
     is_figure: bool = False,
 ) -> tuple[ApprovalPlan, ApproverGroup]:
-    """Plan the approval of a new request about the session of `parent`, by people, and return its group too."""
+    """Plan the approval, by people, of what a session of `owner` may cost, and return its group too."""
     spend, before = earlier.spend(more, is_figure=is_figure), earlier.before(is_figure=is_figure)
-    mandate = await fresh(tx, policy, parent.requester, job, [(spend.worst_usd, offer)], before)
+    mandate = await fresh(tx, policy, owner, job, [(spend.worst_usd, offer)], before)
     by_people = replace(policy, auto_approve_below_usd=None)
     return plan(by_people, spend, before, RequestState.APPROVED, mandate), mandate
 

@@ -6,7 +6,7 @@ A run is one request or several: those that moved it, and those that asked it ag
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -53,6 +53,18 @@ async def earlier_of(tx: Tx, requests: Sequence[Request], now: datetime) -> Mapp
     A session that runs counts with all that was approved for it. One that ended, or that gives way to the machine which
     is decided on, counts with what it used. The hours of the session that is extended are in its job already.
     """
+    return await _earlier_of(tx, requests, now, _own)
+
+
+async def in_all(tx: Tx, request: Request, now: datetime) -> EarlierAuthority:
+    """Return what the running session of a request may cost in all, its hours included, and its run besides it."""
+    return (await _earlier_of(tx, [request], now, _in_force))[request.id]
+
+
+async def _earlier_of(
+    tx: Tx, requests: Sequence[Request], now: datetime, of_session: Callable[[_Rows, RunSession, datetime], Authority]
+) -> Mapping[str, EarlierAuthority]:
+    """Return what the run of each request may spend; `of_session` sums up the session that is decided on."""
     parents = await parents_of(tx, requests)
     subjects = {one.id: parents.get(one.parent_id or "", one) if one.kind in _OF_PARENT else one for one in requests}
     sessions = await sessions_of_runs(tx, {run_of(one) for one in subjects.values()})
@@ -69,7 +81,7 @@ async def earlier_of(tx: Tx, requests: Sequence[Request], now: datetime) -> Mapp
             if one.run_id != run_of(subject):
                 continue
             if one.request_id == subject.id:
-                session = session + _own(rows, one, now)
+                session = session + of_session(rows, one, now)
             elif one.request_id == sources.get(subject.id):
                 # Its hours until the request for the move: the target was asked for what was left of them then.
                 others = others + _used(rows.used[one.session_id], now, subject.created_at)

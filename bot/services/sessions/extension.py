@@ -216,7 +216,7 @@ async def _ask(
     costs = extension.estimate(price_usd_h, command.hours, ctx.policy)
     total = already_in_all + command.hours
     spend = Authority(costs.worst_usd, costs.expected_usd, already + command.hours)
-    needed, mandate = await approvers.planned(tx, ctx.policy, parent, job, spend, row.offer, earlier)
+    needed, mandate = await approvers.planned(tx, ctx.policy, parent.requester, job, spend, row.offer, earlier)
     # After the end there is nothing left to extend, so the request expires then.
     end = row.checkpoint_until if row.checkpoint_step in WAITS else session.deadline
     expires_at = min(now + timedelta(seconds=ctx.policy.request_ttl_s), max(end or now, now))

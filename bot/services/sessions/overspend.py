@@ -248,7 +248,7 @@ async def _ask(
     row, figure = one.row, money.cents_even(overspend.projected(forecast, now))
     earlier, spend = await authority.earlier(tx, parent, now), Authority(figure, figure, Decimal(session.hours))
     needed, mandate = await approvers.planned(
-        tx, ctx.policy, parent, parent.job, spend, row.offer, earlier, is_figure=True
+        tx, ctx.policy, parent.requester, parent.job, spend, row.offer, earlier, is_figure=True
     )
     can_pause = not power.cannot_pause(ctx, row)
     said = overspend.question(forecast, ctx.policy.overspend_answer_s // 60, can_pause=can_pause, now=now)

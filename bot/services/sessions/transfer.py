@@ -12,7 +12,6 @@ from datetime import datetime
 from decimal import Decimal
 
 from bot.rules.approvals.approvers import DeciderFacts, Deed, is_same, linked
-from bot.rules.approvals.authority import Authority, plan
 from bot.rules.pricing import hours_cap
 from bot.rules.sessions import transfer as rules
 from bot.rules.values.command_text import cli_command
@@ -24,7 +23,7 @@ from bot.services.billing.metering import cost_now
 from bot.services.billing.within_hours import accrue_owner_change
 from bot.services.budgets import enforcement
 from bot.services.budgets.enforcement import PlannedSpend, Room
-from bot.services.grants import approvers
+from bot.services.grants import approvers, authority
 from bot.services.notifications import request_message
 from bot.services.people import direct_messages, eligibility
 from bot.services.runtime.clock_guard import clock_problem
@@ -39,7 +38,7 @@ from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import new_id, short_id
 from ledger.kernel.job import volume_of
 from ledger.kernel.people.transfer_state import TransferState
-from ledger.kernel.states import NotificationKind, RequestState, SessionState
+from ledger.kernel.states import NotificationKind, SessionState
 from ledger.kernel.steps.migration_step import OVER
 from ledger.models import Session, Transfer
 from ledger.queries.access import Whose, shared_with
@@ -222,15 +221,15 @@ async def _room(
         problem = f"Volume {name} can't be transferred: {to.ref} already has a volume of that name."
     if problem or view.instance is None:
         return Room(deny(ReplyCode.BAD_TRANSFER, problem))
-    total_usd, rate_usd_h = remaining(ctx, view, now)
-    job = view.request.job
-    mandate = await approvers.fresh(tx, ctx.policy, to.ref, job, [(total_usd, view.instance.offer)])
-    by_people, hours = replace(ctx.policy, auto_approve_below_usd=None), Decimal(session.hours)
-    whole = Authority(total_usd, total_usd, hours)
-    needed = plan(by_people, whole, override_state=RequestState.APPROVED, mandate=mandate)
-    above = hours_cap.is_above(ctx.policy, hours_cap.counted(job, job.already_hours + hours))
+    in_all = await authority.in_all(tx, view.request, now)
+    job, whole = replace(view.request.job, hours=in_all.session.hours, already_hours=Decimal(0)), in_all.session
+    needed, mandate = await approvers.planned(
+        tx, ctx.policy, to.ref, job, whole, view.instance.offer, in_all, is_figure=True
+    )
+    above = hours_cap.is_above(ctx.policy, hours_cap.counted(job, in_all.whole.hours))
     if wrong := rules.approved_for(ctx.policy, to, votes, needed, mandate, above_cap=above):
         return Room(wrong)
+    total_usd, rate_usd_h = remaining(ctx, view, now)  # What it cost until now stays with the earlier owner.
     spend = PlannedSpend(to.ref, session.label or ctx.policy.project, total_usd, rate_usd_h, total_usd)
     return await enforcement.check_transfer(ctx, tx, spend, session.owner, now)
 

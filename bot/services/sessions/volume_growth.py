@@ -96,7 +96,7 @@ async def _ask(ctx: Context, tx: Tx, session: Session, row: Instance, now: datet
         f"Otherwise it is deleted {session.deadline:%Y-%m-%d %H:%M} UTC."
     )
     earlier, spend = await authority.earlier(tx, parent, now), Authority(figure, figure)
-    needed, mandate = await approvers.planned(tx, ctx.policy, parent, parent.job, spend, row.offer, earlier)
+    needed, mandate = await approvers.planned(tx, ctx.policy, parent.requester, parent.job, spend, row.offer, earlier)
     end = max(session.deadline or now, now)
     asked = Request(
         id=new_id("req", now),

@@ -9,7 +9,9 @@ TRANSITIONS, FAILOVER = "bot.services.instances.transitions", "bot.services.inst
 BOOTS, POWER = "tests/scenarios/faults/test_boots.py", "tests/services/instances/test_power.py"
 METERING, ENDS = "tests/services/billing/test_metering.py", "tests/scenarios/faults/test_ends.py"
 TRIGGERS, TRIGGERED = "migrations.baseline.triggers", "tests/ledger/engine/test_triggers.py"
-TRANSFERS = "tests/services/sessions/test_transfer.py"
+TRANSFERS, TRANSFER = "tests/services/sessions/test_transfer.py", "bot.services.sessions.transfer"
+AUTHORITY = "tests/services/approvals/test_authority.py"
+AUDITED = "tests/services/audit/test_authority_invariants.py"
 HOLDS = "tests/services/checkpoints/test_verification.py"
 
 _BOOKED = (
@@ -216,6 +218,71 @@ _AMOUNTS = (
             ),
         ),
         test="tests/services/grants/test_limits.py::test_the_requesters_most_is_for_all_attempts_together",
+    ),
+    Guard(
+        "the parts of a run reach its tier together",
+        Law.DECISION,
+        (
+            Edit(
+                "bot.services.grants.approvers",
+                "        max((worst_usd for worst_usd, _ in offers), default=Decimal(0)) + earlier.worst_usd,",
+                "        max((worst_usd for worst_usd, _ in offers), default=Decimal(0)),",
+            ),
+        ),
+        test=f"{AUTHORITY}::test_extensions_reach_the_tier_of_the_whole",
+    ),
+    Guard(
+        "the hours of a run count together",
+        Law.DECISION,
+        (
+            Edit(
+                "bot.services.grants.authority",
+                "    return Authority(usd, usd, hours)",
+                "    return Authority(usd, usd, hours * 0)",
+            ),
+            Edit(
+                "bot.services.grants.authority",
+                "        session.hours,\n    )\n    return approved",
+                "        Decimal(0),\n    )\n    return approved",
+            ),
+        ),
+        test=f"{AUTHORITY}::test_again_from_its_checkpoint_counts_on_in_dollars_and_hours",
+    ),
+    Guard(
+        "an approval stores the limits of its policy",
+        Law.DECISION,
+        (
+            Edit(
+                "bot.services.approvals.decisions",
+                "        policy_limits=policy_limits(policy) if cover else None,",
+                "        policy_limits=None,",
+            ),
+        ),
+        test=f"{AUDITED}::test_a_part_without_the_approvals_of_the_tier_of_the_whole_is_found",
+    ),
+    Guard(
+        "a new owner needs the approvals of the whole session",
+        Law.DECISION,
+        (
+            Edit(
+                TRANSFER,
+                "    in_all = await authority.in_all(tx, view.request, now)",
+                "    in_all = authority.EarlierAuthority(authority.Authority(*remaining(ctx, view, now)))",
+            ),
+        ),
+        test=f"{TRANSFERS}::test_the_new_owner_needs_the_approvals_of_all_that_the_session_may_cost",
+    ),
+    Guard(
+        "a new owner needs the approvals of the whole run",
+        Law.DECISION,
+        (
+            Edit(
+                TRANSFER,
+                "    in_all = await authority.in_all(tx, view.request, now)",
+                "    in_all = replace(await authority.in_all(tx, view.request, now), others=authority.NOTHING)",
+            ),
+        ),
+        test=f"{TRANSFERS}::test_what_the_run_used_in_an_earlier_session_counts_for_the_new_owner",
     ),
     Guard(
         "a notification that became newer while it was sent is sent again",

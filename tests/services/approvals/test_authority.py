@@ -61,6 +61,21 @@ async def test_six_extensions_by_the_same_person_need_a_second_one(w: World) -> 
     assert (await w.decide(extension.id, CAROL)).code == "approved"
 
 
+async def test_extensions_reach_the_tier_of_the_whole(w: World) -> None:
+    w.tune(approval_tiers=(ApprovalTier("large", approvals=2, above_usd=Decimal("1.2")),))
+    request_id = await w.running(hours=Decimal(1), candidates=("vast",))
+    codes = []
+    for _ in range(6):
+        more = str((await w.more(request_id, "1.5", reason="more")).data["request_id"])
+        codes.append((await w.decide(more, BOB)).code)
+        if codes[-1] == "first_of_two":
+            break
+    assert codes[0] == "approved"
+    assert codes[-1] == "first_of_two", codes
+    assert (await w.decide(more, CAROL)).code == "approved"
+    assert invariants.authority.check(await w.books()) == []
+
+
 async def test_the_amount_of_the_whole_session_is_typed(w: World) -> None:
     w.tune(confirm_above_usd=Decimal("1.2"))
     request_id = await w.running(hours=Decimal(3), candidates=("vast",))

@@ -11,6 +11,7 @@ import pytest
 from sqlalchemy import select, update
 
 from bot.rules.instances.power import PowerAction
+from bot.rules.policy.tiers import ApprovalTier
 from bot.rules.values.phrases import usd
 from bot.services.access import sharing
 from bot.services.access.key_holders import keys_of
@@ -19,6 +20,7 @@ from bot.services.billing import costs
 from bot.services.billing.metering import cost_now
 from bot.services.billing.within_hours import accrue_owner_change
 from bot.services.instances import power
+from bot.services.requests.again import Again, again
 from bot.services.runtime.clock_guard import CONFIRM_S, ClockInDoubt, GuardedClock
 from bot.services.runtime.commands import Reply, Switch
 from bot.services.sessions import service, transfer
@@ -31,12 +33,15 @@ from ledger.models import Node, Session, Transfer
 from ledger.queries.views import SessionView
 from tests.api.door import code_of, opened
 from tests.services.access.test_sharing import key_of
+from tests.services.checkpoints.test_verification import looks_at
 from tests.services.nodes.test_key_writes import machine
 from tests.support.clock import SteppedClock
+from tests.support.stores import Shelf, served
 from tests.support.wire import RealReach
-from tests.support.world import ALICE, BOB, CAROL, DAVE, World, facts
+from tests.support.world import ALICE, BOB, CAROL, CHANNEL, DAVE, World, facts
 
 EVE = Actor.from_ref("operator:eve")
+CHECKPOINT = "s3://bucket/run"
 
 
 @pytest.fixture(autouse=True)
@@ -325,3 +330,62 @@ async def test_who_asked_still_audits_what_happened_until_the_transfer(w: World)
         assert (EventKind.REQUEST_SHARED in kinds_read, read["broken"]) == (False, [])
         assert code_of(await door.call("GET", f"/audit/{request_id}", eve)) == "unknown_id"
         assert code_of(await door.call("GET", f"/sessions/{request_id[-6:]}", alice)) == "unknown_id"
+
+
+async def test_the_new_owner_needs_the_approvals_of_all_that_the_session_may_cost(w: World) -> None:
+    """Most of it is used, so what it may still spend is far below the limit that the whole session is above."""
+    request_id = await running(w)
+    cap_usd = (await w.session((await session(w)).id)).cap_usd
+    await w.run(5 * 3600, 900)
+    assert cap_usd - costs_now(w, await w.session((await session(w)).id)) < cap_usd / 2
+    for limits in (
+        {"two_approvers_above_usd": cap_usd * Decimal("0.9")},
+        {"approval_tiers": (ApprovalTier("interns", approvals=2, above_usd=cap_usd * Decimal("0.9"), team="interns"),)},
+    ):
+        w.tune(two_approvers_above_usd=None, approval_tiers=(), teams={"interns": (DAVE.id,)})
+        w.tune(**limits)
+        refused = await offer(w, request_id)
+        assert (refused.code, "may cost in all" in refused.sentence) == ("transfer_not_approved", True), limits
+        assert "It has 1 from" in refused.sentence
+    # What the policy wants at more than this session may cost, and of other people, is not wanted of Dave.
+    w.tune(
+        two_approvers_above_usd=cap_usd * Decimal("1.1"),
+        approval_tiers=(ApprovalTier("others", approvals=2, above_usd=cap_usd * Decimal("0.9"), team="others"),),
+        teams={"others": (CAROL.id,)},
+    )
+    assert (await offer(w, request_id)).code == "offered"
+    assert (await answer(w, request_id)).code == "transferred"
+
+
+async def test_the_new_owner_needs_the_approvals_of_all_hours_of_the_session(w: World) -> None:
+    request_id = await running(w)
+    extension = str((await w.more(request_id, "3", reason="more")).data["request_id"])
+    assert (await w.decide(extension, BOB)).code == "approved"
+    w.tune(approval_tiers=(ApprovalTier("long", approvals=2, above_hours=Decimal(8)),))
+    refused = await offer(w, request_id)
+    assert (refused.code, "because 9 hours is above 8 hours" in refused.sentence) == ("transfer_not_approved", True)
+    w.tune(approval_tiers=(ApprovalTier("long", approvals=2, above_hours=Decimal(9)),))
+    assert (await offer(w, request_id)).code == "offered"
+
+
+async def test_what_the_run_used_in_an_earlier_session_counts_for_the_new_owner(w: World) -> None:
+    async with served(Shelf()) as stores:
+        looks_at(w, stores)
+        for who in (ALICE, DAVE):
+            await key_of(w, who)
+        first = await w.running(hours=Decimal(2), candidates=("runpod",), checkpoint=CHECKPOINT)
+        cap_usd = (await w.session((await session(w)).id)).cap_usd
+        await w.run(3600, 900)
+        assert (await w.end(first)).ok
+        await w.run(300, 30)
+        reply = await again(w.ctx, Again("again-1", ALICE, CHANNEL, (await w.view(first)).request))
+        second = str(reply.data["request_id"])
+        await w.settle()
+        assert (await w.decide(second, BOB)).code == "approved"
+        await w.settle()
+        await w.run(40, 20)
+        w.tune(two_approvers_above_usd=cap_usd * Decimal("1.2"))
+        refused = await offer(w, second)
+        assert (refused.code, " in all is above " in refused.sentence) == ("transfer_not_approved", True)
+        w.tune(two_approvers_above_usd=cap_usd * Decimal("2.1"))
+        assert (await offer(w, second)).code == "offered"

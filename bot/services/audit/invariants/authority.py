@@ -1,109 +1,140 @@
-"""Check that parts of a run had the approvers of the whole: cumulated from the grants, with code of its own."""
+"""Check that parts of a run had the approvals of the whole: two approvers, its tier, and the override of its hours.
+
+Totals are cumulated from the grants, with code of its own. Each is judged by the policy that was in force when it was
+decided, which its approval stores. Approvals of older releases store none, and neither do adoptions; they are not
+judged, nor are break-glass starts. So a live edit of the policy raises no alarm.
+
+The totals are never above those of the decision, and a tier is the first row of a table that a spend belongs to. So a
+spend may have belonged to an earlier row of the table than its total here says, and to a row that looks at GPUs or a
+team. It is reported when the approvals suffice for none of these rows. Who may approve is checked where the policy
+names people; who is in a user group, only Slack knows. Each person is judged by the groups at their own approval.
+"""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Iterator, Mapping
 from decimal import Decimal
+from typing import Any
 
 from bot.rules.approvals.auto_approval import AUTO_APPROVAL_PREFIX
 from bot.rules.approvals.break_glass import BREAK_GLASS
+from bot.services.audit.invariants.runs import Bought, bought
 from bot.services.audit.invariants.world import Violation
-from ledger.kernel.entry_kind import USED
+from ledger.kernel.actor import Actor
 from ledger.kernel.grant import GrantKind
-from ledger.kernel.states import InstanceState
-from ledger.models import Approval, GrantRow, LedgerEntry, Session
+from ledger.kernel.people.transfer_state import TransferState
+from ledger.kernel.request_kind import RequestKind
+from ledger.models import Approval, Request
 from ledger.queries.audit import Books
 
 RULE = "the parts of a run need the approvers of the whole"
-_BUYS = frozenset({GrantKind.CREATE, GrantKind.EXTEND})
+TIERS = "the parts of a run need the tier of the whole"
+HOURS = "the parts of a run need the override of their hours in all"
+#: A minute is the rounding of hours, and no time that anybody buys.
+_ROUNDING_H = Decimal(1) / 60
 
 
 def check(books: Books) -> list[Violation]:
     """Check every grant that bought time, by what its run had been granted until then."""
-    runs = _runs(books)
-    approvals = {row.id: row for row in books.approvals}
-    return [one for run in runs.values() for one in _check(books, run, approvals)]
+    requests = {row.id: row for row in books.requests}
+    return [
+        violation
+        for part in bought(books)
+        if not part.approval.rule.startswith(BREAK_GLASS)
+        for violation in _check(books, part, requests)
+    ]
 
 
-def _runs(books: Books) -> Mapping[str, list[Session]]:
-    """Return the sessions of each run, by its first request."""
-    first = {row.id: row.run_id or row.id for row in books.requests}
-    runs: defaultdict[str, list[Session]] = defaultdict(list)
-    for session in books.sessions:
-        runs[first[session.request_id]].append(session)
-    return runs
+def _check(books: Books, part: Bought, requests: Mapping[str, Request]) -> Iterator[Violation]:
+    approval, usd = part.approval, part.total.usd
+    votes = _votes(books, part, approval.request_id, approval.quote_version)
+    if approval.two_above_usd is not None and usd > approval.two_above_usd and _number(votes) < 2:
+        text = f"its run may cost ${usd} with it, above ${approval.two_above_usd}, and {_number(votes)} approved it"
+        yield Violation(RULE, part.grant.id, text)
+    limits = approval.policy_limits
+    if limits is None:
+        return
+    rows = _tiers(limits, part)
+    if rows and not any(_number([one for one in votes if _may(one, row)]) >= row["approvals"] for row in rows):
+        text = f"with it its run is in tier {rows[-1]['name']}, and {_number(votes)} approved it"
+        yield Violation(TIERS, part.grant.id, f"{text}, or somebody outside its group did")
+    is_volume = requests[part.session.request_id].job.makes_volume
+    if not is_volume and part.total.hours > Decimal(limits["max_hours"]) + _ROUNDING_H:
+        yield from _override(books, part, votes, requests)
 
 
-def _check(books: Books, sessions: Sequence[Session], approvals: Mapping[str, Approval]) -> Iterator[Violation]:
-    mine = {one.id for one in sessions}
-    grants = [row for row in books.grants if row.session_id in mine and row.kind in _BUYS]
-    entries = [one for one in books.entries if one.session_id in mine and one.kind in USED]
-    for grant in grants:
-        approval = approvals.get(grant.approval_id)
-        if approval is None or approval.two_above_usd is None or approval.rule.startswith(BREAK_GLASS):
-            continue
-        total = approval.total_cap_usd or Decimal(0)
-        for session in sessions:
-            earlier = [one for one in grants if one.session_id == session.id and _is_earlier(one, grant)]
-            total += _may_cost(books, session, grant, earlier, entries, approvals)
-        people = {
-            vote.approver
-            for vote in books.approvals
-            if vote.request_id == approval.request_id
-            and vote.quote_version == approval.quote_version
-            and vote.decision == "approve"
-            and vote.at <= grant.created_at
-            and not vote.approver.startswith(AUTO_APPROVAL_PREFIX)
-        }
-        if total > approval.two_above_usd and len(people) < 2:
-            text = f"its run may cost ${total} with it, above ${approval.two_above_usd}, and {len(people)} approved it"
-            yield Violation(RULE, grant.id, text)
+def _votes(books: Books, part: Bought, request_id: str, version: int | None) -> list[Approval]:
+    """Return the approvals that people had given a request by the time of a grant."""
+    return [
+        vote
+        for vote in books.approvals
+        if vote.request_id == request_id
+        and version in (None, vote.quote_version)
+        and vote.decision == "approve"
+        and vote.at <= part.grant.created_at
+        and not vote.approver.startswith(AUTO_APPROVAL_PREFIX)
+    ]
 
 
-def _is_earlier(other: GrantRow, grant: GrantRow) -> bool:
-    return other.approval_id != grant.approval_id and (other.created_at, other.id) < (grant.created_at, grant.id)
+def _number(votes: list[Approval]) -> int:
+    return len({vote.approver for vote in votes})
 
 
-def _may_cost(
-    books: Books,
-    session: Session,
-    grant: GrantRow,
-    earlier: Sequence[GrantRow],
-    entries: Sequence[LedgerEntry],
-    approvals: Mapping[str, Approval],
-) -> Decimal:
-    """Return what a session might cost when a grant was made: its caps while it ran, what was booked once it ended."""
-    at = grant.created_at
-    booked = sum((_signed(one) for one in entries if one.session_id == session.id and one.at <= at), Decimal(0))
-    is_own = session.id == grant.session_id
-    renewed = is_own and grant.kind == GrantKind.CREATE
-    if renewed or (not is_own and (_is_over(books, session, at) or _gives_way(books, session, grant))):
-        return booked
-    creates = [one for one in earlier if one.kind == GrantKind.CREATE]
-    if not creates:
-        return Decimal(0)
-    since = max(one.created_at for one in creates)
-    in_force = {one.approval_id for one in earlier if one.created_at >= since}
-    return sum((approvals[one].total_cap_usd or Decimal(0) for one in in_force if one in approvals), Decimal(0))
+def _tiers(limits: Mapping[str, Any], part: Bought) -> list[Mapping[str, Any]]:
+    """Return the rows that a spend may belong to; none where it may belong to no row at all."""
+    rows: list[Mapping[str, Any]] = []
+    for row in limits["tiers"]:
+        rows.append(row)
+        is_above = _is_above(part.total.usd, row["above_usd"]) and _is_above(part.total.hours, row["above_hours"])
+        if is_above and row["only_amounts"]:
+            return rows
+    return []
 
 
-def _is_over(books: Books, session: Session, at: datetime) -> bool:
-    """Whether the end of a session was ordered by then, or its request was open again."""
-    if session.ended_at is not None and session.ended_at <= at:
-        return True
-    never = (InstanceState.REJECTED, InstanceState.TOMBSTONE)
-    rows = [row for row in books.instances if row.session_id == session.id and row.state not in never]
-    ends = [row.terminate_asked_at or row.ended_at for row in rows]
-    return all(end is not None and end <= at for end in ends)
+def _is_above(number: Decimal, limit: str | None) -> bool:
+    return limit is None or number > Decimal(limit)
 
 
-def _gives_way(books: Books, session: Session, grant: GrantRow) -> bool:
-    """Whether a grant is for the machine that a session's run moves to."""
-    target = next(one.request_id for one in books.sessions if one.id == grant.session_id)
-    return any(one.source_session_id == session.id and one.request_id == target for one in books.migrations)
+def _may(vote: Approval, row: Mapping[str, Any]) -> bool:
+    """Whether somebody might approve in a tier, by the policy at their own approval."""
+    own = (vote.policy_limits or {}).get("tiers", ())
+    people = next((one["people"] for one in own if one["name"] == row["name"]), None)
+    return people is None or not {_key(ref) for ref in (vote.approver, vote.on_behalf_of) if ref}.isdisjoint(people)
 
 
-def _signed(entry: LedgerEntry) -> Decimal:
-    return -entry.amount_usd if entry.debit.startswith("payable:") else entry.amount_usd
+def _key(ref: str) -> str:
+    actor = Actor.from_ref(ref)
+    return f"{actor.kind}:{actor.id}"
+
+
+def _override(
+    books: Books, part: Bought, votes: list[Approval], requests: Mapping[str, Request]
+) -> Iterator[Violation]:
+    """Check that somebody else than the owner approved so many hours: an extension is its own override."""
+    owner, hours = _key(_owner_at(books, part)), part.total.hours
+    if part.grant.kind == GrantKind.CREATE:
+        overrides = [
+            one
+            for one in requests.values()
+            if one.kind is RequestKind.OVERRIDE_12H
+            and one.parent_id == part.approval.request_id
+            and one.job.hours + one.job.already_hours + _ROUNDING_H >= hours
+        ]
+        votes = [vote for one in overrides for vote in _votes(books, part, one.id, None)]
+    if not any(_key(vote.approver) != owner for vote in votes):
+        limit = (part.approval.policy_limits or {}).get("max_hours")
+        text = f"its run may take {hours:.2f} hours with it, above {limit}, and nobody but its owner approved that"
+        yield Violation(HOURS, part.grant.id, text)
+
+
+def _owner_at(books: Books, part: Bought) -> str:
+    """Return whose the session was at the time of a grant: the first to transfer it since, or its owner."""
+    since = [
+        (one.closed_at, one.from_owner)
+        for one in books.transfers
+        if one.session_id == part.session.id
+        and one.state == TransferState.ACCEPTED
+        and one.closed_at is not None
+        and one.closed_at >= part.grant.created_at
+    ]
+    return min(since)[1] if since else part.session.owner
