@@ -29,7 +29,7 @@ def _shape(name: str, pattern: str) -> SecretShape:
 
 
 def _any_of(words: str) -> str:
-    return "(?:" + "|".join(words.split()) + ")"
+    return f"(?:{words})"
 
 
 #: Nothing that may belong to a longer word stands before a key: `task-…` is no `sk-…`, and `--hf_transfer` no `hf_…`.
@@ -101,15 +101,15 @@ _PREFIX: Final = r"(?:[a-z0-9_.-]{0,99}[_.-])?"
 _SECRET_NAME: Final = re.compile(
     _PREFIX
     + _any_of(
-        r"(?:pg)?password passwd api[_-]?key access[_-]?key(?:[_-]?id)? secret[_-]?key private[_-]?key account[_-]?key "
-        r"storage[_-]?key kaggle[_-]key (?:client|app|webhook|jwt|signing)[_-]?secret [a-z0-9]{1,60}_secret "
-        r"(?:db|database|mysql|postgres|redis|mongo|smtp|ftp|user|admin|root)[_-]?(?:pass|pwd) "
+        r"(?:pg)?password|passwd|api[_-]?key|access[_-]?key(?:[_-]?id)?|secret[_-]?key|private[_-]?key|account[_-]?key|"
+        r"storage[_-]?key|kaggle[_-]key|(?:client|app|webhook|jwt|signing)[_-]?secret|[a-z0-9]{1,60}_secret|"
+        r"(?:db|database|mysql|postgres|redis|mongo|smtp|ftp|user|admin|root)[_-]?(?:pass|pwd)|"
         r"(?:hf|hub|hugging_?face|auth|access|api|bearer|refresh|session|security|wandb|github|gh|gitlab|slack|bot)[_-]?token"
     ),
     re.IGNORECASE | re.ASCII,
 )
 #: Names whose value is a secret when it looks like one: `TRIGGER_TOKEN=ohwx_person` names a word.
-_MAYBE_NAME: Final = re.compile(_PREFIX + _any_of("token secret pass pwd"), re.IGNORECASE | re.ASCII)
+_MAYBE_NAME: Final = re.compile(_PREFIX + _any_of("token|secret|pass|pwd"), re.IGNORECASE | re.ASCII)
 #: Names of passwords, which may be numbers.
 _PASSWORD_NAME: Final = re.compile(r".{0,90}pass(?:word|wd)?|.{0,90}pwd", re.IGNORECASE)
 _LOOKS_RANDOM: Final = re.compile(r"(?=[^0-9]{0,60}[0-9])(?=[^A-Za-z]{0,60}[A-Za-z])[A-Za-z0-9._~+/=-]{12,}", re.ASCII)
@@ -119,10 +119,10 @@ _SLUG: Final = re.compile(r"[a-z]+(?:[_-][a-z]+)*[_-]?[0-9]{0,4}", re.ASCII)
 _NAMES_SECRETS: Final = "gcloud secrets"
 #: Words of what stands where no secret is needed or shown: `EMPTY`, `not-needed`, `your_token_here`.
 _PLACEHOLDER: Final = _any_of(
-    r"empty none null nil dummy not no needed required used unused set changeme change me fake test testing example "
-    r"placeholder todo disabled offline local only your my the a an key api token secret password passwd here hf sk "
-    r"openai wandb insert replace with read from env abc123 lm studio ollama vllm anything true false yes on off "
-    r"x{3,200} \*{3,200} \.{3,200}"
+    r"empty|none|null|nil|dummy|not|no|needed|required|used|unused|set|changeme|change|me|fake|test|testing|example|"
+    r"placeholder|todo|disabled|offline|local|only|your|my|the|a|an|key|api|token|secret|password|passwd|here|hf|sk|"
+    r"openai|wandb|insert|replace|with|read|from|env|abc123|lm|studio|ollama|vllm|anything|true|false|yes|on|off|"
+    r"x{3,200}|\*{3,200}|\.{3,200}"
 )
 #: What stands where a secret would: a placeholder, a variable, code that reads it, or the path of a file.
 _NO_LITERAL: Final = re.compile(
@@ -130,7 +130,7 @@ _NO_LITERAL: Final = re.compile(
     rf"|{_PLACEHOLDER}(?:[-_. ]{_PLACEHOLDER}){{0,7}}"
     r"|(?:~|\.{1,2})?/[A-Za-z0-9_.-]+(?:/[A-Za-z0-9_.-]+)*/?|(?-i:[a-z_.-]+(?:/[a-z_.-]+)+/?)"
     r"|[A-Za-z0-9_./~-]+\."
-    + _any_of("txt json ya?ml toml ini env cfg conf pem key pub crt token secret pt bin py sh csv")
+    + _any_of("txt|json|ya?ml|toml|ini|env|cfg|conf|pem|key|pub|crt|token|secret|pt|bin|py|sh|csv")
     # The name of a variable, with an underscore.
     + r"|(?-i:[A-Z][A-Z0-9]*_[A-Z0-9_]+)",
     re.IGNORECASE | re.ASCII | re.DOTALL,
@@ -138,10 +138,10 @@ _NO_LITERAL: Final = re.compile(
 
 #: Parameters of a URL that let anybody who reads them use it: of S3, Azure, Google Cloud, CloudFront, OSS and others.
 _SIGNED: Final = _any_of(
-    r"x-amz-signature x-amz-credential x-amz-security-token awsaccesskeyid signature sig x-goog-signature "
-    r"x-goog-credential googleaccessid x-oss-signature x-oss-credential x-oss-security-token ossaccesskeyid "
-    r"q-signature security-token key-pair-id policy hdnts hdnea __token__ [a-z0-9]{0,40}[-_]?token jwt api[-_]?key "
-    r"auth-?key password passwd secret client[-_]secret code auth authorization key(?=(?:=|%3D)[A-Za-z0-9_%+=-]{24})"
+    r"x-amz-signature|x-amz-credential|x-amz-security-token|awsaccesskeyid|signature|sig|x-goog-signature|"
+    r"x-goog-credential|googleaccessid|x-oss-signature|x-oss-credential|x-oss-security-token|ossaccesskeyid|"
+    r"q-signature|security-token|key-pair-id|policy|hdnts|hdnea|__token__|[a-z0-9]{0,40}[-_]?token|jwt|api[-_]?key|"
+    r"auth-?key|password|passwd|secret|client[-_]secret|code|auth|authorization|key(?=(?:=|%3D)[A-Za-z0-9_%+=-]{24})"
 )
 _PARAMETER: Final = re.compile(
     rf"((?:[?&#]|%26|\\u0026)(?:amp;)?{_SIGNED}(?:=|%3D))(?!\[redacted\])[^&\s\"'<>\\|;#)\]}}`]+",

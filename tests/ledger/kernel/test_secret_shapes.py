@@ -21,7 +21,7 @@ from ledger.kernel.secret_shapes import (
     without_signatures,
     without_signatures_in,
 )
-from tests.support.growth import assert_linear
+from tests.ledger.kernel.growth import assert_linear
 
 A34, HEX32 = "AbCdEfGhIjKlMnOpQrStUvWxYz01234567", "0123456789abcdef0123456789abcdef"
 HEX40 = f"{HEX32}01234567"

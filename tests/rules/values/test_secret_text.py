@@ -19,7 +19,7 @@ from bot.rules.values.reply_code import ReplyCode
 from bot.services.plans.job_file import BadJob, read_job
 from bot.slack import forms
 from ledger.kernel.job import GpuConstraint, JobRequest
-from tests.support.growth import assert_linear
+from tests.ledger.kernel.growth import assert_linear
 
 TOKEN = "hf_AbCdEfGhIjKlMnOpQrStUvWxYz01234567"
 STORE = "Store it with `gpu-shopper secret set NAME`, add secrets=NAME, and read it as $NAME."
