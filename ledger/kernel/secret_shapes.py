@@ -101,15 +101,17 @@ _PREFIX: Final = r"(?:[a-z0-9_.-]{0,99}[_.-])?"
 _SECRET_NAME: Final = re.compile(
     _PREFIX
     + _any_of(
-        r"(?:pg)?password|passwd|api[_-]?key|access[_-]?key(?:[_-]?id)?|secret[_-]?key|private[_-]?key|account[_-]?key|"
-        r"storage[_-]?key|kaggle[_-]key|(?:client|app|webhook|jwt|signing)[_-]?secret|[a-z0-9]{1,60}_secret|"
+        r"(?:pg)?password|passwd|api[_-]?key|access[_-]?key(?:[_-]?id)?|secret[_-]?key|private[_-]?key|"
+        r"(?:client|app|webhook|jwt|signing)[_-]?secret|[a-z0-9]{1,60}_secret|(?-i:SECRET)|"
         r"(?:db|database|mysql|postgres|redis|mongo|smtp|ftp|user|admin|root)[_-]?(?:pass|pwd)|"
         r"(?:hf|hub|hugging_?face|auth|access|api|bearer|refresh|session|security|wandb|github|gh|gitlab|slack|bot)[_-]?token"
     ),
     re.IGNORECASE | re.ASCII,
 )
 #: Names whose value is a secret when it looks like one: `TRIGGER_TOKEN=ohwx_person` names a word.
-_MAYBE_NAME: Final = re.compile(_PREFIX + _any_of("token|secret|pass|pwd"), re.IGNORECASE | re.ASCII)
+_MAYBE_NAME: Final = re.compile(
+    _PREFIX + _any_of("token|secret|pass|pwd|(?:account|storage|kaggle)[_-]?key"), re.IGNORECASE | re.ASCII
+)
 #: Names of passwords, which may be numbers.
 _PASSWORD_NAME: Final = re.compile(r".{0,90}pass(?:word|wd)?|.{0,90}pwd", re.IGNORECASE)
 _LOOKS_RANDOM: Final = re.compile(r"(?=[^0-9]{0,60}[0-9])(?=[^A-Za-z]{0,60}[A-Za-z])[A-Za-z0-9._~+/=-]{12,}", re.ASCII)
@@ -126,7 +128,7 @@ _PLACEHOLDER: Final = _any_of(
 )
 #: What stands where a secret would: a placeholder, a variable, code that reads it, or the path of a file.
 _NO_LITERAL: Final = re.compile(
-    r"[$`<{\[=].*|-?[0-9.]{1,6}|(?:os|args|cfg|config|self|settings|process)\..*"
+    r"[$`<{\[=].*|-?[0-9.]{1,6}|(?:os|args|cfg|config|self|settings|process)\..*|[a-z_][a-z0-9_.]*[(\[].*"
     rf"|{_PLACEHOLDER}(?:[-_. ]{_PLACEHOLDER}){{0,7}}"
     r"|(?:~|\.{1,2})?/[A-Za-z0-9_.-]+(?:/[A-Za-z0-9_.-]+)*/?|(?-i:[a-z_.-]+(?:/[a-z_.-]+)+/?)"
     r"|[A-Za-z0-9_./~-]+\."
@@ -200,9 +202,10 @@ def _names_secret(match: re.Match[str]) -> bool:
         return False
     if sign.isspace() and (not match["option"] or value.startswith("-")):
         return False
+    # The name of a secret is none.
     if name == "secret" and _NAMES_SECRETS in match.string[max(0, match.start() - 200) : match.start()]:
         return False
-    if _PASSWORD_NAME.fullmatch(name) and sign == "=" and value.isdigit():
+    if surely and _PASSWORD_NAME.fullmatch(name) and ":" not in sign and value.isdigit():
         return len(value) >= 4
     return _is_literal(value) and ((surely and ":" not in sign) or _looks_random(value))
 
