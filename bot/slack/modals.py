@@ -12,6 +12,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from bot.blockkit import plain
+from bot.rules.grammar.job import listed_presets
 from bot.rules.grammar.job_words import LIMIT_WORDS
 from bot.rules.policy.policy import Policy
 from bot.rules.pricing import hours_cap
@@ -100,7 +101,7 @@ def _action(field: str, form: ProvisionForm) -> str:
 
 def _presets(policy: Policy, chosen: str) -> Block:
     """Build the field with the policy's presets, each with its words."""
-    named = [_option(name, f"{name}: {words}") for name, words in policy.presets.items()]
+    named = [_option(name, f"{name}: {words}") for name, words in listed_presets(policy.presets)]
     options = [_option(NO_PRESET, "No preset"), *named][:_GPU_OPTIONS]
     picked = _select(options, "No preset", initial=_chosen(options, chosen or NO_PRESET), action=f"{FORM}preset")
     return _input("preset", "Preset", picked, optional=True, hint="A job of your team. Other fields replace its own.")

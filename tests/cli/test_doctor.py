@@ -167,6 +167,21 @@ async def test_a_policy_file_that_others_can_change_is_a_finding(
     assert by_area(await examine(offline=True))["policy"][0].grade is Grade.GOOD
 
 
+async def test_a_preset_with_a_secret_is_a_finding_and_the_policy_stays_usable(
+    monkeypatch: pytest.MonkeyPatch, elsewhere: Path
+) -> None:
+    policy = elsewhere / "policy.yml"
+    policy.write_text(
+        "policy: {approvers: [U0BOB], presets: {nightly: '4090 2h run=\"HF_TOKEN=hunter22 python x.py\"', b: 4090 2h}}"
+    )
+    policy.chmod(0o644)
+    monkeypatch.setenv("GPU_SHOPPER_POLICY", str(policy))
+    usable, preset = by_area(await examine(offline=True))["policy"]
+    assert (usable.grade, preset.grade, preset.do) == (Grade.GOOD, Grade.NOTE, "change it under presets")
+    assert preset.sentence.startswith("nobody can use the preset nightly: run= contains a secret. ")
+    assert "hunter22" not in preset.sentence
+
+
 async def test_the_agent_of_machines_is_a_finding_where_they_reach_the_bot(
     monkeypatch: pytest.MonkeyPatch, elsewhere: Path
 ) -> None:

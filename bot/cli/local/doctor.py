@@ -26,6 +26,7 @@ from bot.cli.access.settings import console
 from bot.clock import SystemClock
 from bot.main import refuse_loose_modes
 from bot.rules.checkpoints.stores import STORES
+from bot.rules.grammar.job import preset_problem
 from bot.rules.values.phrases import usd
 from bot.services.instances import key_rotation
 from bot.services.runtime.agent_archive import AgentArchive
@@ -195,10 +196,14 @@ def _policy(settings: Settings) -> list[Finding]:
         )
         return [Finding("policy", Grade.BAD, "nobody may approve, so nothing can ever be bought", todo)]
     where = str(settings.policy) if settings.policy else "every default"
+    approvers = len(policy.approvers) + len(policy.approver_groups)
     return [
-        Finding(
-            "policy", Grade.GOOD, f"{where}; {len(policy.approvers) + len(policy.approver_groups)} approvers or groups"
-        )
+        Finding("policy", Grade.GOOD, f"{where}; {approvers} approvers or groups"),
+        *(
+            Finding("policy", Grade.NOTE, f"nobody can use the preset {name}: {wrong}", "change it under presets")
+            for name, text in policy.presets.items()
+            if (wrong := preset_problem(text))
+        ),
     ]
 
 

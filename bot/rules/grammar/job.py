@@ -175,6 +175,8 @@ class Draft:
         name = self.said.pop("preset", None)
         if name is None:
             return
+        if wrong := preset_problem(self.policy.presets[name]):
+            raise BadWord(f"The preset {name} can't be used. {wrong}")
         preset = read_words(self.policy.presets[name], self.policy)
         own = {word.partition("=")[0] for word in self.said.get("work", ())}
         work = tuple(word for word in preset.said.pop("work", ()) if word.partition("=")[0] not in own)
@@ -245,13 +247,42 @@ def check_profiles(policy: Policy) -> Policy:
     return policy
 
 
+def secret_problem(line: str, otherwise: str) -> str:
+    """Say which word of a line has a secret in it, or that `otherwise` has one; "" where there is none."""
+    try:
+        words = tokens(line)
+    except UnclosedQuote:
+        words = []
+    for word in words:
+        key, _, value = word.value.partition("=")
+        read = KEYS.get(key.lower().lstrip("-"))
+        if read and (wrong := secret_text.problem(secret_text.field_of(read.key), value)):
+            return wrong
+    return secret_text.problem(otherwise, line) if secret_text.has_secret(line) else ""
+
+
+def preset_problem(text: str) -> str:
+    """Say which word of a preset has a secret in it; "" where none has."""
+    return secret_problem(text, "It")
+
+
+def listed_presets(presets: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return each preset's name with its words, or with why nobody can use it."""
+    return [(name, secret_text.UNUSABLE if preset_problem(text) else text) for name, text in presets.items()]
+
+
 def check_presets(policy: Policy) -> Policy:
-    """Return this policy, or raise ValueError with a sentence that names the preset and its wrong word."""
+    """Return this policy, or raise ValueError with a sentence that names the preset and its wrong word.
+
+    A preset with a secret in it may be older than that rule, so it is refused only when somebody uses it.
+    """
     for name, text in policy.presets.items():
         if not _PRESET.fullmatch(name):
             raise ValueError(
                 f"The policy is not usable: presets: `{name[:40]}` is not a name; use letters, digits, - and _."
             )
+        if preset_problem(text):
+            continue
         try:
             said = read_words(text, policy).said
         except (BadWord, UnclosedQuote) as error:

@@ -14,8 +14,8 @@ from typing import Any
 from bot.rules.grammar.bad_word import BadWord, nearest, show
 from bot.rules.grammar.commands import BY_NAME, SUBCOMMANDS, CommandShape, Subcommand
 from bot.rules.grammar.compare_words import compares_work, work_to_compare
-from bot.rules.grammar.job import Draft, joined, pair
-from bot.rules.grammar.job_words import KEYS, WORDS
+from bot.rules.grammar.job import Draft, joined, pair, secret_problem
+from bot.rules.grammar.job_words import WORDS
 from bot.rules.grammar.market_words import read_sort
 from bot.rules.grammar.readers import (
     VALUE_SEEN,
@@ -45,7 +45,7 @@ from bot.rules.grammar.volume_words import read_volume
 from bot.rules.policy.policy import Policy
 from bot.rules.values.private_keys import looks_private
 from bot.rules.values.reply_code import ReplyCode
-from bot.rules.values.secret_text import field_of, has_secret, problem
+from bot.rules.values.secret_text import field_of, problem
 from bot.rules.values.text import UnclosedQuote, WordToken, caret, clean, tokens
 from ledger.kernel.secret_shapes import without_signatures
 from providers.gpus.table import lookup
@@ -110,19 +110,9 @@ def _secret_error(line: str, pairs: Sequence[tuple[str, str]]) -> GrammarError |
     for place, (key, value) in enumerate(pairs, 1):
         if wrong := problem(field_of(key), value):
             return GrammarError(sub.name, 0, wrong, _SAFE_EXAMPLE, f"{sub.name} …", place, ReplyCode.SECRET_IN_TEXT)
-    if line.lower().lstrip("-/").startswith("secret") or not has_secret(line):
+    if line.lower().lstrip("-/").startswith("secret") or not (wrong := secret_problem(line, "The command")):
         return None  # The command about secrets has a sentence of its own about values.
-    wrong = problem(_field_with_secret(line), line)
     return GrammarError(sub.name, 0, wrong, _SAFE_EXAMPLE, f"{sub.name} …", 0, ReplyCode.SECRET_IN_TEXT)
-
-
-def _field_with_secret(line: str) -> str:
-    """Return the field of a line that has the secret, as a sentence names it."""
-    try:
-        keys = [word.value.partition("=")[0].lower().lstrip("-") for word in tokens(line) if has_secret(word.value)]
-    except UnclosedQuote:
-        keys = []
-    return next((field_of(KEYS[key].key) for key in keys if key in KEYS), "The command")
 
 
 def _parsed(text: str, line: str, policy: Policy, pairs: Sequence[tuple[str, str]]) -> ParsedCommand | GrammarError:

@@ -76,12 +76,13 @@ def reliability(share: Decimal, said: str = "") -> BoundsVerdict | None:
 
 def reason(text: str, policy: Policy) -> BoundsVerdict | None:
     """Say what is wrong with a reason: its length, or a secret in it."""
-    if wrong := secret_text.problem(secret_text.REASON, text):
-        return BoundsVerdict(ReplyCode.SECRET_IN_TEXT, wrong)
     most = policy.max_reason_chars
-    if len(text) <= most:
-        return None
-    return BoundsVerdict(ReplyCode.REASON_TOO_LONG, f"The reason has {len(text):,} characters; {most:,} is the most.")
+    if len(text) > most:
+        return BoundsVerdict(
+            ReplyCode.REASON_TOO_LONG, f"The reason has {len(text):,} characters; {most:,} is the most."
+        )
+    wrong = secret_text.problem(secret_text.REASON, text)
+    return BoundsVerdict(ReplyCode.SECRET_IN_TEXT, wrong) if wrong else None
 
 
 def ports(named: Sequence[Port]) -> BoundsVerdict | None:

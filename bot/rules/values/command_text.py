@@ -15,7 +15,7 @@ _IN_SLACK: Final[Mapping[str, str]] = {
         name: name
         for name in (
             *("provision", "inventory", "plan", "compare", "extend", "done", "stop", "start", "restart"),
-            *("cancel", "why", "break-glass", "audit", "costs", "history", "share", "migrate"),
+            *("cancel", "why", "break-glass", "audit", "costs", "history", "share", "migrate", "again"),
         )
     },
     "shutdown": "terminate",

@@ -23,7 +23,7 @@ class ReplyCode(Vocabulary):
     NO_VOLUME = "no_volume", "You have no such volume, or it can't be used now."
     VOLUME_ELSEWHERE = "volume_elsewhere", "What you asked for is not for sale where the volume is."
     VOLUME_IN_USE = "volume_in_use", "A machine uses the volume, so it can't be deleted."
-    SECRET_IN_TEXT = "secret_in_text", "A field contains a secret. Store it, and name it with `secrets=`."
+    SECRET_IN_TEXT = "secret_in_text", "A field contains a secret, or an address that was masked."
     BAD_MOUNT = "bad_mount", "A file mount of the job is not valid."
     NO_CLOUDS = "no_clouds", "No cloud is set up. `gpu-shopper doctor` lists what is missing."
     UNKNOWN_CLOUD = "unknown_cloud", "None of the clouds that you named is set up."

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from bot.rules.grammar.commands import BY_NAME, SUBCOMMANDS, CommandShape, Subcommand
+from bot.rules.grammar.job import listed_presets
 from bot.rules.grammar.job_words import KEYS, WORDS
 from bot.rules.grammar.parser import GrammarError
 from bot.rules.grammar.run_words import QUESTION_WORDS
@@ -73,7 +74,7 @@ def _presets(presets: Mapping[str, str], command: str) -> list[str]:
     """List the first presets of the policy as what a person types, each with the words that it stands for."""
     shown = [
         f"{code(f'{command} provision preset={name}')} {safe(words, _PRESET_CHARACTERS)}"
-        for name, words in list(presets.items())[:_PRESETS]
+        for name, words in listed_presets(presets)[:_PRESETS]
     ]
     rest = len(presets) - len(shown)
     return shown + ([f"{plural(rest, 'more preset')} in the form: {code(f'{command} provision')}"] if rest else [])

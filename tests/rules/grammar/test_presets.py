@@ -6,10 +6,11 @@ from decimal import Decimal
 
 import pytest
 
-from bot.rules.grammar.job import check_presets
+from bot.rules.grammar.job import check_presets, listed_presets
 from bot.rules.grammar.job_document import JobDocument
 from bot.rules.grammar.parser import GrammarError, parse
 from bot.rules.policy.policy import Policy
+from bot.rules.values.secret_text import UNUSABLE
 from bot.services.plans.job_file import read_job
 
 POLICY = Policy(
@@ -83,3 +84,26 @@ def test_a_wrong_preset_is_refused_when_the_policy_is_read(presets: dict[str, st
 
 def test_right_presets_are_accepted() -> None:
     assert check_presets(POLICY) is POLICY
+
+
+def test_a_preset_with_a_secret_is_refused_when_it_is_used_and_leaves_the_policy_usable() -> None:
+    policy = Policy(
+        presets={
+            "old": '4090 2h run="HF_TOKEN=hunter22 python x.py"',
+            "why": '4090 2h for="DB_PASSWORD=hunter22"',
+            "masked": '4090 2h run="wget https://example.com/x?sig=[redacted]"',
+            "good": "4090 2h",
+        }
+    )
+    assert check_presets(policy) is policy
+    for name, wrong in (
+        ("old", "run= contains a secret."),
+        ("why", "The reason contains a secret."),
+        ("masked", "run= contains an address that was masked."),
+    ):
+        refused = parse(f"provision preset={name}", policy)
+        assert isinstance(refused, GrammarError)
+        assert refused.message.startswith(f"The preset {name} can't be used. {wrong}")
+        assert "hunter22" not in f"{refused}"
+    assert not isinstance(parse("provision preset=good", policy), GrammarError)
+    assert [words for _, words in listed_presets(policy.presets)] == [UNUSABLE, UNUSABLE, UNUSABLE, "4090 2h"]

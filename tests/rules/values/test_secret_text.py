@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from dataclasses import replace
 from decimal import Decimal
+from typing import Any
 
 import pytest
 
@@ -16,6 +19,7 @@ from bot.rules.values.reply_code import ReplyCode
 from bot.services.plans.job_file import BadJob, read_job
 from bot.slack import forms
 from ledger.kernel.job import GpuConstraint, JobRequest
+from tests.ledger.kernel.growth import assert_linear
 
 TOKEN = "hf_AbCdEfGhIjKlMnOpQrStUvWxYz01234567"
 STORE = "Store it with `gpu-shopper secret set NAME`, add secrets=NAME, and read it as $NAME."
@@ -107,3 +111,35 @@ def test_a_job_that_was_stored_before_is_refused_when_it_is_asked_for_again(fiel
     assert (wrong.code, wrong.sentence.partition(" ")[0]) == (ReplyCode.SECRET_IN_TEXT, field)
     assert job_bounds.secrets(replace(JOB, run="HF_TOKEN=$HF_TOKEN x", checkpoint=SIGNED)) is None
     assert secret_text.problem("run=", f"wget {SIGNED}") == ""
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        secret_text.has_secret,
+        lambda text: parse("provision 1x4090 2h", more=[("queue", text)]),
+        lambda text: parse("provision 1x4090 2h", more=[("reason", text)]),
+        lambda text: parse(f"provision 1x4090 2h run={text}"),
+        lambda text: parse(f'provision 1x4090 2h run="{text}"'),
+        lambda text: parse(f"extend 4k7m2p 2h {text}"),
+    ],
+)
+@pytest.mark.parametrize("unit", ["a", "a=", "a.", "eyJ", "xoxb-", "a ", "://a:b", "--a "])
+def test_a_long_text_is_refused_in_a_time_that_grows_as_the_text(read: Callable[[str], Any], unit: str) -> None:
+    assert_linear(read, unit)
+
+
+def test_a_queue_of_long_commands_is_read() -> None:
+    commands = [f"python train.py --name {'a' * 990}"[:990] for _ in range(60)]
+    parsed = parse("provision 1x4090 2h", more=[("queue", json.dumps(commands))])
+    assert isinstance(parsed, ParsedCommand)
+    assert parsed.job is not None
+    assert secret_text.of_job(parsed.job) == ""
+    assert len(parsed.job.queue) == 60
+    assert_linear(lambda text: secret_text.of_job(replace(JOB, queue=(text,) * 60)), "a", short=120)
+
+
+def test_a_reason_that_is_too_long_is_measured_before_it_is_searched() -> None:
+    wrong = job_bounds.reason(f"{TOKEN} " * 100, Policy())
+    assert wrong is not None
+    assert wrong.code is ReplyCode.REASON_TOO_LONG

@@ -44,6 +44,32 @@ async def test_rest_refuses_a_secret_and_stores_nothing(w: World, field: str, bo
         assert TOKEN not in await everything(w)
 
 
+async def test_a_masked_address_that_comes_back_is_refused(w: World) -> None:
+    signed = "https://bucket.example.com/d.tar?X-Amz-Signature=0123456789abcdef"
+    async with opened(w) as door:
+        key = await door.key("operator:ada")
+        request_id = await door.asked(key, run=f"curl -o d.tar '{signed}'", checkpoint=signed)
+        job = (await door.request(key, request_id))["job"]
+        assert ("[redacted]" in job["run"], "[redacted]" in job["checkpoint"]) == (True, True)
+        sentence = "contains an address that was masked. Use `gpu-shopper again`, or paste the address anew."
+        bodies: tuple[tuple[str, str, dict[str, Any]], ...] = (
+            ("run", "run=", {**JOB, "run": job["run"]}),
+            ("checkpoint", "checkpoint=", {**JOB, "checkpoint": job["checkpoint"]}),
+            ("queue", "queue=", {**JOB, "queue": [job["run"], "b"]}),
+            ("file_mounts", "file_mounts", {**JOB, "file_mounts": {"/data": job["checkpoint"]}}),
+            ("words", "run=", {"words": f'1x4090 2h run="{job["run"]}"'}),
+            ("words", "checkpoint=", {"words": f"1x4090 2h checkpoint={job['checkpoint']}"}),
+        )
+        before = await everything(w)
+        for field, named, document in bodies:
+            refused = await door.call("POST", "/sessions", key, json=document)
+            assert (refused.status_code, code_of(refused)) == (422, "secret_in_text"), document
+            assert refused.json()["fields"] == [{"field": field, "sentence": f"{named} {sentence}"}], refused.text
+        assert before.count("[redacted]") == (await everything(w)).count("[redacted]")
+        again_it = await door.call("POST", "/requests/again", key, json={"request": request_id})
+        assert again_it.is_success, again_it.text
+
+
 async def test_the_reason_of_more_time_and_of_a_rejection_is_refused_too(w: World) -> None:
     w.tune(approvers=(BOB.id, ADA.ref))
     async with opened(w) as door:
