@@ -248,8 +248,7 @@ async def _ask(
     which = "the machine that runs now" if len(every) == 1 else "the machines that run now"
     await offer_again(tx, asked, row, costs, which, now, nodes=len(every), price_usd_h=price_usd_h)
     await request_message.show_again(tx, asked, now)
-    if await repeated_request.needs_notice(tx, asked):
-        await escalation.remind_again(tx, asked, now)
+    await repeated_request.notify(tx, asked, now)
     await end_of_session.refresh(tx, session, now)
     return _asked(asked, end)
 
