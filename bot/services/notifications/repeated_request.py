@@ -18,6 +18,7 @@ from ledger.kernel.actor import Actor
 from ledger.kernel.request_kind import RequestKind
 from ledger.models import Request
 from ledger.queries.access import Whose
+from ledger.queries.ends import shows_first_requests
 from ledger.queries.people.request_cards import Card, free_card, is_reminded
 
 #: For how long after its first request a message shows further ones. Slack notifies nobody of an edit, so the next
@@ -30,8 +31,11 @@ async def card_for(
 ) -> Card:
     """Return the place of a person's new request in a message of theirs whose request ended undecided.
 
-    Under the lock of the person, so that two requests never take one place.
+    Under the lock of the person, so that two requests never take one place. While a replica of the release before
+    runs, there is none: it would show the earlier request, without the buttons of the new one.
     """
+    if await shows_first_requests(tx, now):
+        return Card()
     whose = Whose.of([actor, *linked(policy, actor)])
     return await free_card(tx, whose, channel, kind, parent_id, now - SHOWS_FURTHER)
 
