@@ -339,18 +339,16 @@ async def _again(handler: HandlerContext, job: HandlerJob, parsed: ParsedCommand
     shown_in = handler.settings.approvals_channel or asked_in
     if shown_in.startswith(_PRIVATE):
         return answer(_nobody_decides_here(handler))
-    earlier = None
+    earlier, sight = None, Sight.OWN
     if parsed.target:
         policy, facts = handler.ctx.policy, await handler.facts(job)
         try:
             async with handler.ctx.db.read() as tx:
                 earlier, session = await resolve(tx, parsed.target)
-                sight = await authorization.member_sight(tx, policy, facts, earlier, session, parsed.target)
-                if not sight.shows_work:
-                    raise authorization.only_offered(earlier)
+                sight = await authorization.sight_to_repeat(tx, policy, facts, earlier, session, parsed.target)
         except LookupError as error:
             return _unknown(error)
-    reply = await repeat.again(handler.ctx, repeat.Again(job.key, job.message.actor, shown_in, earlier))
+    reply = await repeat.again(handler.ctx, repeat.Again(job.key, job.message.actor, shown_in, earlier, sight=sight))
     if reply.ok and shown_in == asked_in:
         return None
     return answer(reply)

@@ -200,7 +200,8 @@ async def _request_result(ctx: Context, settings: SlackSettings, row: Notificati
 async def _request_reminder(ctx: Context, settings: SlackSettings, row: Notification) -> Shown:
     view = await _request(ctx, row)
     now = ctx.clock.now()
-    waits = view.request.state is RequestState.PENDING and now < view.request.expires_at
+    open_states = (RequestState.PENDING, RequestState.WAITING)
+    waits = view.request.state in open_states and now < view.request.expires_at
     if not waits and not row.sent_version:
         raise LookupError(f"{view.request.id} does not wait for a decision any more")
     facts = await card_facts(ctx, view, now)

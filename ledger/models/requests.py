@@ -78,11 +78,11 @@ class CountedRequest(Base):
     request_id: Mapped[str] = mapped_column(ForeignKey("requests.id"), primary_key=True)
     #: The kind and the id of the person or program, without a team: `slack:U012AB3CD`, `consumer:atlas`.
     person: Mapped[str] = mapped_column(SafeString(96), primary_key=True)
-    #: Whether it asks for more time of a session: these are counted apart.
-    more_time: Mapped[bool] = mapped_column(Boolean)
+    #: What it is counted among: empty for a request for machines, else the kind and the session that it is about.
+    counted_as: Mapped[str] = mapped_column(SafeString(96))
     at: Mapped[datetime] = mapped_column(UtcDateTime)
 
-    __table_args__ = (Index("ix_counted_requests_person_more_time_at", "person", "more_time", "at"),)
+    __table_args__ = (Index("ix_counted_requests_person_counted_as_at", "person", "counted_as", "at"),)
 
 
 class Quote(Base):

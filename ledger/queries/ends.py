@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import and_, delete, func, or_, select
+from sqlalchemy import and_, delete, exists, func, or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.engine.db import insert_for
@@ -15,6 +15,10 @@ from ledger.kernel.states import BILLABLE_INSTANCE, InstanceState, OrphanState, 
 from ledger.models import Consumer, Instance, Mark, Orphan, Request, Session
 
 REPLICA = "replica/"
+#: A replica that wrote within this time counts as running.
+ALIVE = timedelta(seconds=60)
+#: What a replica notes about itself: it shows the newest request of a message. The release before noted nothing.
+SHOWS_NEWEST = "shows the newest request of a message"
 
 
 async def must_end(tx: AsyncSession, instance_id: str | None = None) -> list[MustEnd]:
@@ -81,11 +85,17 @@ async def other_replicas(tx: AsyncSession, own: str, since: datetime) -> int:
     return await tx.scalar(select(func.count()).select_from(Mark).where(*others)) or 0
 
 
+async def shows_first_requests(tx: AsyncSession, now: datetime) -> bool:
+    """Whether a replica runs whose release shows the first request of a message, and not the newest one."""
+    older = (Mark.name.startswith(REPLICA), Mark.value == "", Mark.at >= now - ALIVE)
+    return bool(await tx.scalar(select(exists().where(*older))))
+
+
 async def note_replica(tx: AsyncSession, own: str, now: datetime, forget_before: datetime) -> None:
     """Note that a replica can write, and forget those that have not for a long time."""
     await tx.execute(delete(Mark).where(Mark.name.startswith(REPLICA), Mark.at < forget_before))
-    insert = insert_for(tx, Mark).values(name=REPLICA + own, value="", at=now)
-    await tx.execute(insert.on_conflict_do_update(index_elements=["name"], set_={"at": now}))
+    insert = insert_for(tx, Mark).values(name=REPLICA + own, value=SHOWS_NEWEST, at=now)
+    await tx.execute(insert.on_conflict_do_update(index_elements=["name"], set_={"at": now, "value": SHOWS_NEWEST}))
 
 
 async def forget_replica(tx: AsyncSession, own: str) -> None:

@@ -17,10 +17,10 @@ def upgrade() -> None:
     """Add the table and the columns. Earlier requests are not counted, which matters for an hour."""
     table(
         "counted_requests",
-        required(request_id=ID, person=NAME, more_time=sa.Boolean(), at=TIME),
+        required(request_id=ID, person=NAME, counted_as=NAME, at=TIME),
         key=("request_id", "person"),
         refers={"request_id": "requests"},
-        indexes=[("person", "more_time", "at")],
+        indexes=[("person", "counted_as", "at")],
     )
     op.add_column("requests", sa.Column("card_of", ID, nullable=True))
     op.add_column("requests", sa.Column("card_turn", WHOLE, nullable=True))

@@ -55,6 +55,75 @@ def test_the_folder_of_a_link_and_of_what_it_names_both_count(policy: Path, tmp_
         read_guarded(link)
 
 
+@pytest.mark.parametrize("mode", [0o777, 0o775])
+def test_every_folder_above_counts_because_whoever_can_write_there_replaces_the_next_one(
+    policy: Path, mode: int
+) -> None:
+    deep = policy.parent / "loose" / "etc" / "shop" / "policy.yml"
+    deep.parent.mkdir(parents=True)
+    deep.write_text("policy: {}\n")
+    assert read_guarded(deep)
+    loose = policy.parent / "loose"
+    loose.chmod(mode)
+    with pytest.raises(ChangeableByOthers, match=f"mode {mode:04o}.*; run: chmod go-w {loose}$"):
+        read_guarded(deep)
+    loose.chmod(mode | 0o1000)
+    assert read_guarded(deep)
+
+
+def others(monkeypatch: pytest.MonkeyPatch, path: Path) -> None:
+    """Make a path somebody else's. Only root can give one away; for another user, everybody else becomes this one."""
+    if os.geteuid() == 0:
+        os.chown(path, SOMEBODY, -1, follow_symlinks=False)
+    else:
+        monkeypatch.setattr(os, "geteuid", lambda: SOMEBODY)
+
+
+def test_in_a_sticky_folder_others_replace_what_is_theirs(policy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sticky = policy.parent / "tmp"
+    theirs = sticky / "theirs"
+    theirs.mkdir(parents=True)
+    sticky.chmod(0o1777)
+    (theirs / "policy.yml").write_text("policy: {}\n")
+    assert read_guarded(theirs / "policy.yml")
+    others(monkeypatch, theirs)
+    with pytest.raises(ChangeableByOthers, match="belongs to user"):
+        read_guarded(theirs / "policy.yml")
+
+
+def test_the_owner_of_a_sticky_folder_replaces_everything_in_it(policy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    policy.parent.chmod(0o1777)
+    assert read_guarded(policy)
+    others(monkeypatch, policy.parent)
+    with pytest.raises(ChangeableByOthers, match="belongs to user"):
+        read_guarded(policy)
+
+
+def test_a_link_of_another_user_is_refused_wherever_it_is_on_the_way(
+    policy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (policy.parent / "real").mkdir()
+    (policy.parent / "real" / "policy.yml").write_text("policy: {}\n")
+    link = policy.parent / "now"
+    link.symlink_to(Path("real") / ".." / "real")
+    assert read_guarded(link / "policy.yml")
+    others(monkeypatch, link)
+    with pytest.raises(ChangeableByOthers, match="belongs to user"):
+        read_guarded(link / "policy.yml")
+
+
+def test_what_leads_to_the_folder_of_a_link_counts_too(policy: Path) -> None:
+    loose = policy.parent / "loose"
+    (loose / "real").mkdir(parents=True)
+    (loose / "real" / "policy.yml").write_text("policy: {}\n")
+    link = policy.parent / "policy-now.yml"
+    link.symlink_to(loose / "real" / "policy.yml")
+    assert read_guarded(link)
+    loose.chmod(0o777)
+    with pytest.raises(ChangeableByOthers, match=f"chmod go-w {loose}$"):
+        read_guarded(link)
+
+
 def test_a_file_of_another_user_is_refused(policy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     owner = policy.stat().st_uid
     monkeypatch.setattr(os, "geteuid", lambda: SOMEBODY)

@@ -98,7 +98,8 @@ def policy() -> str:
         "Set `GPU_SHOPPER_POLICY` to the path of a YAML file. What you leave out keeps its default. If a key does not "
         "exist, the program refuses the file and names the line. A running bot takes up a good edit within seconds, "
         "except for `timing`, and posts to the operators what changed.",
-        "The file decides who spends. It and its folder must belong to root or to the user of the service, and nobody "
+        "The file decides who spends. It and every folder above it must belong to root or to the user of the service, "
+        "and nobody "
         "else may be able to write there. Otherwise `doctor` fails, a start only ends sessions, and a running bot "
         "keeps the policy that it has.",
         SAMPLE,

@@ -213,8 +213,10 @@ class Policy:
     max_open_requests_per_user: int = setting(5, "Most pending requests that one person may have.")
     max_requests_per_hour: int = setting(
         60,
-        "Most requests that one person or program may make within an hour, whatever became of them. Requests for more "
-        "time have the same number apart.",
+        "Most requests that one person or program may make within an hour, whatever became of them. What a program "
+        "requests with its own key counts for the program and not for its owner. What a person requests for a program, "
+        "or their AI agent requests, counts for the person too. Requests for more time and for a move have the same "
+        "number for each session.",
     )
     max_reason_chars: int = setting(500, "Longest reason of a request or of a rejection.")
     min_disk_gb: Mapping[str, int] = setting(disks(), "Smallest disk per workload; `default` is for all others.")

@@ -123,16 +123,30 @@ async def sight(tx: Tx, request: Request, session: Session | None, own: Whose, *
 async def member_sight(
     tx: Tx, policy: Policy, facts: DeciderFacts, request: Request, session: Session | None, text: str
 ) -> Sight:
-    """Return how much of a request a member of the Slack workspace sees, whose team's cards they read.
+    """Return how much of a request a member of the Slack workspace sees: its facts, also where it is offered to them.
 
-    An offer shows its facts only. A guest reads what is their own or shared with them; LookupError for anything else
-    that the id `text` names.
+    So declining an offer never shows more. A guest reads what is their own or shared with them; LookupError for
+    anything else that the id `text` names.
     """
     own = await mine(tx, policy, facts.actor)
     seen = await sight(tx, request, session, own, everything=facts.known and is_approver(policy, facts))
     if facts.is_guest and seen is not Sight.OWN and request.requester not in own:
         raise LookupError(nothing_ends_in(text))
-    return seen or Sight.ALL
+    return seen or Sight.FACTS
+
+
+async def sight_to_repeat(
+    tx: Tx, policy: Policy, facts: DeciderFacts, request: Request, session: Session | None, text: str
+) -> Sight:
+    """Return how much of a request a member of the Slack workspace may repeat.
+
+    Raises like `member_sight`, and `OnlyOffered` for a session that they must accept first.
+    """
+    seen = await member_sight(tx, policy, facts, request, session, text)
+    own = await mine(tx, policy, facts.actor)
+    if not seen.shows_work and session is not None and await is_offered(tx, session.id, own):
+        raise only_offered(request)
+    return seen
 
 
 def listed(own: Whose, people: Iterable[str]) -> Sight:

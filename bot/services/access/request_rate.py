@@ -12,6 +12,7 @@ from datetime import datetime
 from bot.rules.approvals.approvers import person_key, person_keys
 from bot.rules.policy import request_rate
 from bot.rules.policy.policy import Policy
+from bot.rules.policy.request_rate import FOR_MACHINES, CountedAs
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.runtime.commands import RETRY_AFTER, Reply, refuse
 from bot.services.runtime.context import Context
@@ -40,19 +41,21 @@ async def locked(tx: Tx, policy: Policy, actor: Actor, sent_by: Actor | None = N
     return Askers(tuple(people.values()))
 
 
-async def refusal(ctx: Context, tx: Tx, askers: Askers, now: datetime, *, more_time: bool = False) -> Reply | None:
+async def refusal(
+    ctx: Context, tx: Tx, askers: Askers, now: datetime, counted: CountedAs = FOR_MACHINES
+) -> Reply | None:
     """Refuse one more request of any of these people within the hour, and say when the next one is possible."""
     most, since = ctx.policy.max_requests_per_hour, now - request_rate.WINDOW
     for actor in askers.actors:
-        latest = await latest_requests(tx, person_keys(ctx.policy, actor), since, most, more_time=more_time)
-        if too_many := request_rate.refusal(latest, most, now, more_time=more_time):
+        latest = await latest_requests(tx, person_keys(ctx.policy, actor), since, most, counted.key)
+        if too_many := request_rate.refusal(latest, most, now, counted):
             data = {RETRY_AFTER: too_many.retry_after_s}
             return refuse(ReplyCode.TOO_MANY_REQUESTS, too_many.sentence, data)
     return None
 
 
-def count(tx: Tx, askers: Askers, request_id: str, now: datetime, *, more_time: bool = False) -> None:
+def count(tx: Tx, askers: Askers, request_id: str, now: datetime, counted: CountedAs = FOR_MACHINES) -> None:
     """Count a request for each of these people."""
     for actor in askers.actors:
-        row = CountedRequest(request_id=request_id, person=f"{actor.kind}:{actor.id}", more_time=more_time, at=now)
-        tx.add(row)
+        person = f"{actor.kind}:{actor.id}"
+        tx.add(CountedRequest(request_id=request_id, person=person, counted_as=counted.key, at=now))

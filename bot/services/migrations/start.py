@@ -8,6 +8,7 @@ from datetime import datetime
 from bot.rules.approvals.decision import DeciderFacts
 from bot.rules.checkpoints.verification import Reported
 from bot.rules.migrations.resume import own_place, resume_place
+from bot.rules.policy.request_rate import CountedAs
 from bot.rules.values.reply_code import ReplyCode
 from bot.rules.values.state_text import state_words
 from bot.services.access import authorization, credentials, job_secrets, sharing
@@ -98,7 +99,8 @@ async def migrate(ctx: Context, command: Migrate) -> Reply:
         await sharing.copy(tx, ctx.policy, session.request_id, request_id, command.decider.actor, now)
 
     try:
-        reply = await submit.submit(ctx, asks, kind=RequestKind.MIGRATE, store=store)
+        kind = RequestKind.MIGRATE
+        reply = await submit.submit(ctx, asks, kind=kind, store=store, counted=CountedAs(kind, session.id))
     except _Refused as stale:
         return stale.reply
     return _asked(session, str(reply.data["request_id"])) if reply.ok else reply

@@ -11,12 +11,14 @@ from typing import Final
 
 from bot.rules.approvals.approvers import linked
 from bot.rules.policy.policy import Policy
+from bot.services.notifications import request_message
 from ledger.core import Tx
 from ledger.core.outbox import message_of
 from ledger.kernel.actor import Actor
 from ledger.kernel.request_kind import RequestKind
 from ledger.models import Request
 from ledger.queries.access import Whose
+from ledger.queries.ends import shows_first_requests
 from ledger.queries.people.request_cards import Card, free_card, is_reminded
 
 #: For how long after its first request a message shows further ones. Slack notifies nobody of an edit, so the next
@@ -29,18 +31,23 @@ async def card_for(
 ) -> Card:
     """Return the place of a person's new request in a message of theirs whose request ended undecided.
 
-    Under the lock of the person, so that two requests never take one place.
+    Under the lock of the person, so that two requests never take one place. While a replica of the release before
+    runs, there is none: it would show the earlier request, without the buttons of the new one.
     """
+    if await shows_first_requests(tx, now):
+        return Card()
     whose = Whose.of([actor, *linked(policy, actor)])
     return await free_card(tx, whose, channel, kind, parent_id, now - SHOWS_FURTHER)
 
 
-async def needs_notice(tx: Tx, request: Request) -> bool:
-    """Whether approvers must be notified that a message shows another request: they may have seen the earlier one end.
+async def notify(tx: Tx, request: Request, now: datetime) -> None:
+    """Notify approvers that a message shows another request, because they may have seen the earlier one end.
 
-    One reply a message does that, however often its person repeats the request.
+    Called when a request of any kind is first shown. One reply a message does that, however often its person repeats
+    the request.
     """
-    if request.card_of is None:
-        return False
+    if request.card_of is None or await is_reminded(tx, request.card_of):
+        return
     shown = await message_of(tx, request.id, request.channel)
-    return shown is not None and shown.sent_version > 0 and not await is_reminded(tx, request.card_of)
+    if shown is not None and shown.sent_version > 0:
+        await request_message.remind_again(tx, request, now)

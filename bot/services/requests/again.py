@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
+from bot.rules.access.sight import Sight, job_in_sight
 from bot.rules.approvals.approvers import Deed, is_same, linked
 from bot.rules.checkpoints.verification import place
 from bot.rules.values.command_text import cli_command
@@ -46,6 +47,8 @@ class Again:
     channel: str
     request: Request | None = None
     by_agent: bool = False
+    #: How much of it the actor sees: nothing else is repeated.
+    sight: Sight = Sight.OWN
 
 
 async def again(ctx: Context, command: Again) -> Reply:
@@ -57,7 +60,8 @@ async def again(ctx: Context, command: Again) -> Reply:
             earlier = await tx.get(Request, earlier.parent_id)
     if earlier is None:
         return NOTHING
-    job = replace(earlier.job, already_hours=Decimal(0))
+    job = job_in_sight(replace(earlier.job, already_hours=Decimal(0)), command.sight)
+    work = "" if command.sight.shows_work else " What it runs, and on which image, is left out."
     if job.volume:  # It is found again by its name, wherever it is now.
         job = replace(job, candidates=(), regions=(), volume_session=None)
     # The person who asked first has a key of their own, and shares their machine with people of their choice. Their
@@ -75,4 +79,4 @@ async def again(ctx: Context, command: Again) -> Reply:
     reply = await submit.provision(ctx, asks)
     if not reply.ok:
         return reply
-    return replace(reply, sentence=f"Again as {short_id(earlier.id)}.{without} {reply.sentence}")
+    return replace(reply, sentence=f"Again as {short_id(earlier.id)}.{work}{without} {reply.sentence}")

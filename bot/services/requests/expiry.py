@@ -98,6 +98,9 @@ async def _remind(ctx: Context, tx: Tx, held: Claim, request: Request, now: date
         return  # Another process has it, or nothing is due yet.
     if request.kind is RequestKind.OVERRIDE_12H:
         return
+    if request.card_of is not None:
+        # A replica of an earlier release, started since, may have shown the first request of this message again.
+        await request_message.show_again(tx, request, now)
     subject, kind = f"{request.id}/{request.quote_version}", NotificationKind.REQUEST_REMINDER
     escalation_subject = f"{subject}.{ONWARDS}{mandate.steps}"
     if mandate.steps and await _escalate(ctx, tx, request, mandate, escalation_subject, number, now):

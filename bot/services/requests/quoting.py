@@ -236,8 +236,10 @@ async def _offer(
         # An earlier override was withdrawn, or it was approved for fewer hours than the total is now.
         verdict = hours_cap.check(time_h, Decimal(0), ctx.policy)
         await grant_override.ask_override(tx, moved, time_h, verdict.sentence, now, due_at=due_at)
-    elif version > 1 or await repeated_request.needs_notice(tx, moved):
-        await escalation.remind_again(tx, moved, now)
+    elif version > 1:
+        await request_message.remind_again(tx, moved, now)
+    else:
+        await repeated_request.notify(tx, moved, now)
     in_advance = await matched.use(ctx, tx, moved, options, judges.in_advance, now) if job.may_wait else None
     return judged.allowed or bool(in_advance)
 

@@ -12,6 +12,7 @@ from bot.rules.market import node_sets
 from bot.rules.market import waiting as waiting_rules
 from bot.rules.market.disk import disk_gb
 from bot.rules.policy import consumers, job_bounds, model_profiles, volumes
+from bot.rules.policy.request_rate import FOR_MACHINES, CountedAs
 from bot.rules.pricing import hours_cap
 from bot.rules.values import waiting_text
 from bot.rules.values.command_text import cli_command
@@ -60,11 +61,16 @@ async def provision(ctx: Context, command: Provision) -> Reply:
 
 
 async def submit(
-    ctx: Context, command: Provision, *, kind: RequestKind = RequestKind.PROVISION, store: Store = _nothing_more
+    ctx: Context,
+    command: Provision,
+    *,
+    kind: RequestKind = RequestKind.PROVISION,
+    store: Store = _nothing_more,
+    counted: CountedAs = FOR_MACHINES,
 ) -> Reply:
     """Record a request for GPUs or a network volume, to be quoted next. A repeated key creates no second request.
 
-    `store` adds what belongs to the new request, in its transaction.
+    `store` adds what belongs to the new request, in its transaction. `counted` says with which others it is counted.
     """
     if not_them := await eligibility.ineligible_for(ctx, command.actor, Deed.REQUEST):
         return refuse(not_them.code, not_them.sentence)
@@ -91,14 +97,14 @@ async def submit(
         if known is not None:
             return await recovery_mode.with_recovery_notice(tx, _submitted(ctx, known.id, job, waits))
         undecided = await open_requests(tx, delegation.names_of(ctx.policy, command.actor))
-        if too_many := _too_many_open(ctx, undecided) or await request_rate.refusal(ctx, tx, askers, now):
+        if too_many := _too_many_open(ctx, undecided) or await request_rate.refusal(ctx, tx, askers, now, counted):
             return too_many
         if job.makes_volume and (taken := await volumes_there.taken(ctx, tx, command.actor, job, undecided)):
             return taken
         request_id = new_id("req", now)
         new = await _add(ctx, tx, replace(command, job=job), request_id, kind, waits, now)
         if new:
-            request_rate.count(tx, askers, request_id, now)
+            request_rate.count(tx, askers, request_id, now, counted)
             await store(tx, request_id)
         if not new:  # Another replica recorded the same message at this moment.
             known = await by_inbox_key(tx, command.key)

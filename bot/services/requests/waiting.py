@@ -14,6 +14,7 @@ from bot.rules.market.affordability import cannot_pay
 from bot.rules.market.ranking import rank
 from bot.services.grants import reopen
 from bot.services.market.catalog import MarketAnswer
+from bot.services.notifications import repeated_request
 from bot.services.notifications.request_message import show_again
 from bot.services.runtime.clock_guard import clock_problem
 from bot.services.runtime.context import Context
@@ -56,7 +57,9 @@ async def store(tx: Tx, request_id: str, limits: rules.WaitTerms, now: datetime)
     values = {"request_id": request_id, "quote_version": 0, "option_id": None}
     tx.add_all([row, *(Token(token=url_token(), action=action, **values) for action in actions)])
     await tx.flush()
-    await show_again(tx, await tx.get_one(Request, request_id), now)
+    request = await tx.get_one(Request, request_id)
+    await show_again(tx, request, now)
+    await repeated_request.notify(tx, request, now)
 
 
 async def look_due(ctx: Context) -> int:

@@ -26,7 +26,7 @@ from ledger.core import StaleMove
 from ledger.kernel.actor import Actor
 from ledger.kernel.ids import short_id
 from ledger.kernel.must_end import MustEnd
-from ledger.queries.ends import must_end, note_replica, other_replicas
+from ledger.queries.ends import ALIVE, must_end, note_replica, other_replicas
 from providers.contract import InstanceStatus, Provider
 from providers.errors import ProviderError
 
@@ -38,8 +38,8 @@ READ_S = 10.0
 FAILING_S = 20.0
 #: The same order goes to a cloud again after this, until the instance is gone.
 AGAIN = timedelta(seconds=60)
-#: A replica that wrote within this time counts as running; one that did not for a day is forgotten.
-ALIVE, FORGOTTEN = timedelta(seconds=60), timedelta(days=1)
+#: A replica that did not write for a day is forgotten.
+FORGOTTEN = timedelta(days=1)
 #: A direct message may take this long; the end waits no longer for it.
 SAY_S = 10.0
 

@@ -11,6 +11,7 @@ from bot.rules.approvals.authority import Authority
 from bot.rules.policy import job_bounds, volumes
 from bot.rules.policy.job_bounds import BoundsVerdict
 from bot.rules.policy.policy import Policy
+from bot.rules.policy.request_rate import CountedAs
 from bot.rules.pricing import hours_cap
 from bot.rules.sessions import extension
 from bot.rules.values.command_text import cli_command
@@ -204,7 +205,9 @@ async def _ask(
     above = "" if parent.job.makes_volume else extension.override_sentence(already_in_all, command.hours, ctx.policy)
     if refused := await _not_asked(ctx, tx, session, parent, command, above):
         return refused
-    if too_many := await request_rate.refusal(ctx, tx, askers, now, more_time=True):
+    kind = RequestKind.EXTEND
+    counted = CountedAs(kind, session.id)
+    if too_many := await request_rate.refusal(ctx, tx, askers, now, counted):
         return too_many
     # Limits of the first request do not bind this one: more time is more money, and approvers set its limit.
     job = replace(parent.job, budget_cap_usd=None, max_price_usd_h=None, reason=reason)
@@ -220,7 +223,7 @@ async def _ask(
     # After the end there is nothing left to extend, so the request expires then.
     end = row.checkpoint_until if row.checkpoint_step in WAITS else session.deadline
     expires_at = min(now + timedelta(seconds=ctx.policy.request_ttl_s), max(end or now, now))
-    actor, kind = command.decider.actor, RequestKind.EXTEND
+    actor = command.decider.actor
     card = await repeated_request.card_for(tx, ctx.policy, actor, parent.channel, kind, now, parent.id)
     asked = Request(
         id=new_id("req", now),
@@ -243,13 +246,12 @@ async def _ask(
     )
     tx.add(asked)
     await tx.flush()
-    request_rate.count(tx, askers, asked.id, now, more_time=True)
+    request_rate.count(tx, askers, asked.id, now, counted)
     record(tx, now, actor, asked.id, EventKind.REQUEST_MADE, after=asked.state)
     which = "the machine that runs now" if len(every) == 1 else "the machines that run now"
     await offer_again(tx, asked, row, costs, which, now, nodes=len(every), price_usd_h=price_usd_h)
     await request_message.show_again(tx, asked, now)
-    if await repeated_request.needs_notice(tx, asked):
-        await escalation.remind_again(tx, asked, now)
+    await repeated_request.notify(tx, asked, now)
     await end_of_session.refresh(tx, session, now)
     return _asked(asked, end)
 

@@ -77,7 +77,7 @@ def reopened_reply(view: RequestView, policy: Policy, facts: CardFacts | None = 
     request = view.request
     why = f" {safe(request.outcome, SENTENCE_MAX)}" if request.outcome else ""
     said = f"the request of {person(request.requester)} needs a new decision.{why}"
-    if request.quote_version == 1:
+    if request.quote_version <= 1:
         said = f"{person(request.requester)} has a new request, which the message above shows."
     text = f":arrows_counterclockwise: {_called(view, policy, facts)}{said} It expires {when(request.expires_at)}."
     return Message.of(text)

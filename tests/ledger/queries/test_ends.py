@@ -7,8 +7,9 @@ from datetime import timedelta
 from ledger.engine.db import Database
 from ledger.kernel.end_reason import EndReason
 from ledger.kernel.states import InstanceState, OrphanState, RequestState, SessionState
+from ledger.models import Mark
 from ledger.queries.access import lock_consumer
-from ledger.queries.ends import forget_replica, must_end, note_replica, other_replicas
+from ledger.queries.ends import forget_replica, must_end, note_replica, other_replicas, shows_first_requests
 from tests.support import rows
 from tests.support.builders import asked
 from tests.support.clock import START
@@ -83,3 +84,13 @@ async def test_replicas_count_while_they_write_and_are_forgotten_later(db: Datab
         await forget_replica(tx, "theirs")
     async with db.read() as tx:
         assert await other_replicas(tx, "mine", START - MINUTE) == 0
+
+
+async def test_a_release_that_notes_nothing_about_itself_shows_first_requests_while_it_runs(db: Database) -> None:
+    async with db.write() as tx:
+        tx.add(Mark(name="replica/before", value="", at=START))
+        await note_replica(tx, "mine", START + MINUTE, START - DAY)
+        assert await shows_first_requests(tx, START + MINUTE)
+        assert not await shows_first_requests(tx, START + 2 * MINUTE)
+        await note_replica(tx, "before", START + MINUTE, START - DAY)  # It runs this release now.
+        assert not await shows_first_requests(tx, START + MINUTE)

@@ -13,6 +13,7 @@ DECIDING = "tests/services/approvals/test_decisions.py"
 AUTHORITY = "tests/services/approvals/test_authority.py"
 RATE, CARDS = "tests/services/access/test_request_rate.py", "ledger.queries.people.request_cards"
 REPEATED = "tests/services/notifications/test_repeated_request.py"
+IN_SLACK = "tests/slack/messages/test_repeated_requests.py"
 
 _IN_PLACE = Edit(DECISION, "    return _in_place_of(policy, request, decider)", "    return None")
 
@@ -366,6 +367,12 @@ _REQUESTS = (
             ),
         ),
         test=f"{REPEATED}::test_what_somebody_decided_keeps_its_message",
+    ),
+    Guard(
+        "a repeat is shown where approvers read it",
+        Law.RATE,
+        (Edit(CARDS, "        ~exists(select(Notification.id).where(*_shown_elsewhere(first))),\n", ""),),
+        test=f"{IN_SLACK}::test_a_repeat_never_follows_an_earlier_message_into_the_direct_messages_of_its_person",
     ),
     Guard(
         "a message shows its newest request",

@@ -119,10 +119,10 @@ async def test_the_new_owner_reads_everything_and_a_declined_offer_shows_nothing
     [
         (DeciderFacts(FAY), Sight.FACTS),
         (DeciderFacts(ALICE), Sight.OWN),
-        (DeciderFacts(Actor.from_ref("operator:gil")), Sight.ALL),
+        (DeciderFacts(Actor.from_ref("operator:gil")), Sight.FACTS),
     ],
 )
-async def test_a_member_of_the_workspace_who_is_offered_a_session_sees_its_facts(
+async def test_a_member_of_the_workspace_sees_the_facts_of_a_session_whether_or_not_it_is_offered_to_them(
     w: World, facts: DeciderFacts, right: Sight
 ) -> None:
     async with offered(w) as seen, w.ctx.db.read() as tx:

@@ -19,6 +19,7 @@ from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.states import NotificationKind, RequestState
 from ledger.models import Consumer
 from ledger.queries.people.request_rate import latest_requests
+from tests.services.migrations.run import running
 from tests.services.requests.test_submit import provision
 from tests.support.world import ALICE, BOB, CHANNEL, World
 
@@ -149,9 +150,41 @@ async def test_more_time_is_counted_apart_so_that_requests_never_keep_a_session_
         await w.cancel(str(asked.data["request_id"]))
     refused = await w.more(request_id)
     assert (refused.code, refused.data["retry_after_s"]) == ("too_many_requests", 3600)
-    assert refused.sentence.startswith("You asked for more time 2 times within an hour")
+    assert refused.sentence.startswith("You asked for more time for this session 2 times within an hour")
     # Somebody else who may act for the session still can.
     assert (await w.more(request_id, actor=BOB)).code == "asked"
+
+
+async def test_each_session_may_ask_for_more_time_whatever_the_others_asked(w: World) -> None:
+    w.tune(max_requests_per_hour=2)
+    sessions = [await w.running(hours=Decimal(6)) for _ in range(2)]
+    w.clock.advance(3600)
+    sessions.append(await w.running(hours=Decimal(6)))
+    for request_id in sessions:
+        for _ in range(2):
+            asked = await w.more(request_id)
+            assert asked.code == "asked"
+            await w.cancel(str(asked.data["request_id"]))
+        assert (await w.more(request_id)).code == "too_many_requests"
+
+
+async def test_a_run_is_moved_whatever_its_owner_requested_before(w: World) -> None:
+    w.tune(max_requests_per_hour=2)
+    async with running(w, hours=6) as run:
+        assert (await w.ask()).ok
+        assert (await w.ask()).code == "too_many_requests"
+        assert (await w.more(run.request_id)).code == "asked"
+        for number in range(2):
+            moved = await run.ask("vast", f"move-{number}")
+            assert moved.ok, moved
+            assert (await run.ask("vast", f"twice-{number}")).code == "already_asked"
+            run.target_id = str(moved.data["request_id"])
+            await w.cancel(run.target_id)
+            await run.over()
+        refused = await run.ask("vast", "once more")
+        assert refused.sentence.startswith(
+            "You asked for a move of this session 2 times within an hour, and the policy"
+        )
 
 
 async def test_the_latest_requests_are_found_by_one_index(sqlite_db: Database) -> None:
@@ -159,8 +192,8 @@ async def test_the_latest_requests_are_found_by_one_index(sqlite_db: Database) -
     async with sqlite_db.read() as tx:
         plan = (
             "EXPLAIN QUERY PLAN SELECT DISTINCT request_id, at FROM counted_requests WHERE person IN ('a', 'b') "
-            "AND more_time IS 0 AND at > '2026' ORDER BY at DESC, request_id LIMIT 5"
+            "AND counted_as = '' AND at > '2026' ORDER BY at DESC, request_id LIMIT 5"
         )
         seen = [str(row[-1]) for row in await tx.execute(text(plan))]
-        assert await latest_requests(tx, ("a", "b"), datetime(2026, 1, 1, tzinfo=UTC), 5, more_time=False) == []
-    assert any("ix_counted_requests_person_more_time_at (person=? AND more_time=? AND at>?)" in one for one in seen)
+        assert await latest_requests(tx, ("a", "b"), datetime(2026, 1, 1, tzinfo=UTC), 5, "") == []
+    assert any("ix_counted_requests_person_counted_as_at (person=? AND counted_as=? AND at>?)" in one for one in seen)

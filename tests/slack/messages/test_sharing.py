@@ -77,6 +77,29 @@ async def test_a_session_is_offered_and_accepted_by_a_button(stage: Stage) -> No
     assert any("declined session" in one.text for one in stage.ws.dm_messages("dave"))
 
 
+async def test_who_has_nothing_to_do_with_a_session_reads_and_repeats_its_facts_only(stage: Stage) -> None:
+    message = await stage.ask('/gpu provision 1x4090 2h run="python canary_train.py"')
+    (request,) = (await stage.w.books()).requests
+    await stage.click("bob", message, stage.approve_button(message))
+    await stage.w.run(60)
+    async with stage.ctx.db.write() as tx:
+        waits = {"gate_note": "s3://canary-bucket/run has no save yet", "checkpoint_step": CheckpointStep.HELD}
+        await tx.execute(update(Instance).values(**waits))
+    await stage.command("dave", f"/gpu status {request.id[-6:]}")
+    page = heard(stage, "dave")
+    assert "*1× RTX4090*" in page.text
+    (details,) = buttons(page)
+    await stage.click("dave", page, details["action_id"])
+    await stage.command("dave", f"/gpu again {request.id[-6:]}")
+    shown = [all_text(one) for one in (*stage.ws.ephemerals("dave"), *stage.ws.dm_messages("dave"))]
+    assert not [text for text in shown if "canary" in text], shown
+    repeated = (await stage.w.books()).requests[-1]
+    assert (repeated.id != request.id, repeated.job.gpu, repeated.job.hours) == (
+        True, request.job.gpu, request.job.hours
+    )  # fmt: skip
+    assert (request.job.run, repeated.job.run) == ("python canary_train.py", None)
+
+
 @pytest.mark.slow
 async def test_who_is_only_offered_a_session_reads_its_facts_in_slack(stage: Stage) -> None:
     message = await stage.ask('/gpu provision 1x4090 2h run="python canary_train.py"')
