@@ -27,7 +27,7 @@ from bot.services.instances.orphans import note_orphans
 from bot.services.instances.power import follow
 from bot.services.instances.readiness import boot
 from bot.services.instances.transitions import ADOPTABLE, adopt, check_rate, gone
-from bot.services.instances.unknown_outcome import adopt_sent, announce_in_doubt
+from bot.services.instances.unknown_outcome import announce_in_doubt
 from bot.services.nodes.token_exchange import note_reported_restarts
 from bot.services.notifications.paging import alone, page
 from bot.services.notifications.request_message import show_again
@@ -201,10 +201,6 @@ async def _step(
             async with ctx.db.write() as tx:
                 await adopt(ctx, tx, row.id, item, ctx.clock.now())
             return True
-        if row.state is InstanceState.READY:
-            if item is not None:
-                await adopt_sent(ctx, row, item)
-            return item is not None
         if row.state is InstanceState.SENDING:
             return False  # Its sender is at work; the row of a dead sender gets an unknown outcome at its own deadline.
         if not listing.proves_absence and await close_run(ctx, row, listing):

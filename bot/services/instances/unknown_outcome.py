@@ -203,8 +203,7 @@ async def _is_unsent(ctx: Context, held: Claim, row: Instance, listing: Listing 
         ours = [(item, one) for item, one in read if one.kind is LabelKind.OURS]
         if mine := [item for item, one in ours if one.label == row.label]:
             mine.sort(key=lambda item: item.status is InstanceStatus.TERMINATED)
-            await adopt_sent(ctx, row, mine[0])
-            return False
+            return not await _adopt_sent(ctx, row, mine[0])
         of_request = {one.label for _, one in ours if one.request_id == bare_id(row.request_id)}
         async with ctx.db.read() as tx:
             known = await instances_by_label(tx, of_request)
@@ -219,17 +218,18 @@ async def _is_unsent(ctx: Context, held: Claim, row: Instance, listing: Listing 
     return False
 
 
-async def adopt_sent(ctx: Context, row: Instance, seen: ObservedInstance) -> None:
+async def _adopt_sent(ctx: Context, row: Instance, seen: ObservedInstance) -> bool:
     """Adopt the instance of a launch that is READY here although its label is listed: another ledger has sent it.
 
-    A launch is stored as sent before its call, so a ledger that is whole never shows this.
+    A launch is stored as sent before its call, so a ledger that is whole never shows this. False where its approval was
+    withdrawn: then nothing is sent, and what is listed is an orphan.
     """
     now = ctx.clock.now()
     sent_at = min(max(row.created_at, seen.created_at or row.created_at), now)
     async with ctx.db.write() as tx:
         session = await tx.get_one(Session, row.session_id, populate_existing=True)
         if (await tx.get_one(GrantRow, row.grant_id)).state is not GrantState.OPEN:
-            return  # Its approval was withdrawn, so the row is closed, and what is listed is an orphan.
+            return False
         able = ctx.providers[row.cloud].capabilities
         values: dict[str, Any] = {"sent_at": sent_at, "due_at": None}
         if able.ssh and ctx.policy.validate_login:
@@ -247,3 +247,4 @@ async def adopt_sent(ctx: Context, row: Instance, seen: ObservedInstance) -> Non
         await page_in(ctx, tx, f"{row.id}/sent-before", f"{row.name}: {SENT_BEFORE}", now)
     for hint in (ctx.hints.outbox, ctx.hints.sweep):
         hint.set()
+    return True
