@@ -30,7 +30,11 @@ async def amend(
     version: int | None = None,
     **values: Any,
 ) -> bool:
-    """Set columns of one row, never its state, under a claim or the version that was read. False: it was stale."""
+    """Set columns of one row, never its state, under a claim or the version that was read. False: it was stale.
+
+    Who writes under a version raises it, so of several replicas that have read the same row only one writes. What the
+    others concluded from it, such as a further absence, they conclude anew from the row as it is then.
+    """
     if "state" in values:
         raise TypeError("a state is changed only by ledger.core.moves.move")
     await lock_family(tx, model, row_id)
@@ -39,6 +43,7 @@ async def amend(
         where.append(model.claim_token == claim)  # type: ignore[union-attr] # Orphans have no claim and pass none.
     if version is not None:
         where.append(model.version == version)
+        values["version"] = model.version + 1
     done = await tx.execute(update(model).where(*where).values(**values).returning(model.id))
     return done.first() is not None
 

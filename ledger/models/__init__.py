@@ -52,7 +52,10 @@ from ledger.models.requests import (
     Token,
     WaitLimits,
 )
+from ledger.models.retired import keep_retired
 from ledger.models.sessions import Disk, Instance, Node, Orphan, Session
+
+keep_retired()
 
 __all__ = [
     "MOVABLE",

@@ -147,7 +147,6 @@ class Instance(Claimable, Base):
     worked_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     #: What it had instead of the approved GPUs at the last check that showed it in trouble.
     other_gpus: Mapped[str] = mapped_column(SafeString(80), default="", server_default="")
-    heartbeat_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     #: Times of complete listings of the right account without it; cleared when it is seen again.
     absent_at: Mapped[list[str]] = mapped_column(Json, default=list)
     #: When the end was ordered here, and when the cloud first accepted the order.

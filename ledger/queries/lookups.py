@@ -10,7 +10,7 @@ from decimal import Decimal
 from functools import cache
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Integer, Select, and_, bindparam, exists, func, select
+from sqlalchemy import ColumnElement, Integer, Select, and_, bindparam, exists, func, or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.kernel.grant import GrantKind
@@ -186,6 +186,12 @@ async def next_numbers(tx: AsyncSession, request_id: str, kind: str) -> tuple[in
     )
     n = await tx.scalar(select(func.max(Instance.n)).where(Instance.request_id == request_id))
     return (seq or 0) + 1, (n or 0) + 1
+
+
+async def is_label_taken(tx: AsyncSession, label: str) -> bool:
+    """Whether an instance row or an orphan has this label."""
+    row, orphan = exists().where(Instance.label == label), exists().where(Orphan.label == label)
+    return bool(await tx.scalar(select(or_(row, orphan))))
 
 
 async def open_instances_of_session(tx: AsyncSession, session_id: str) -> list[Instance]:

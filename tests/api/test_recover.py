@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from decimal import Decimal
 
+import pytest
+
 from bot.rules.access.scopes import Scope
 from bot.services.runtime import recovery_mode
 from ledger.engine.db import Database
 from ledger.kernel.ids import new_id
+from ledger.kernel.states import InstanceState
 from providers.sandbox.clock import SandboxTiming
 from tests.api.door import opened
+from tests.api.test_approvals import approve
 from tests.services.runtime.test_recovery_mode import rent
 from tests.support.clock import SteppedClock
 from tests.support.world import BOB, checked_world
@@ -45,3 +49,34 @@ async def test_from_an_empty_ledger_one_is_ended_and_one_is_its_owners(
             assert (await door.call("DELETE", f"/sessions/{session}", ida)).status_code == 202
             await w.run(150, 15)
             assert w.alive() == []
+
+
+@pytest.mark.parametrize("decision", ["approve", "reject"])
+async def test_the_request_of_an_adopted_instance_can_still_be_decided(
+    sqlite_db: Database, clock: SteppedClock, decision: str
+) -> None:
+    """The copy of the ledger knows the request, and not that it was approved and its first instance rented."""
+    async with checked_world(sqlite_db, clock, sandbox=SandboxTiming.quick()) as w:
+        w.tune(approvers=(BOB.id, "operator:ben"))
+        async with opened(w) as door:
+            ben, atlas = await door.key("operator:ben"), await door.key("atlas")
+            request_id = await door.asked(atlas)
+            ref = rent(w, f"gpu-1x4090-{w.ctx.labels.mint(request_id, 1)}")
+            await w.run(30, 30)
+            (orphan,) = (await w.books()).orphans
+            word = {"hours": "2h", "owner": "operator:ida", "reason": "it trains"}
+            kept = await door.call("POST", f"/orphans/{orphan.id}/adopt", ben, json=word)
+            assert kept.json()["code"] == "adopted", kept.text
+            if decision == "reject":
+                answer = await door.call("POST", f"/requests/{request_id}/reject", ben, json={"reason": "it runs"})
+                assert (answer.status_code, answer.json()["code"]) == (200, "rejected")
+                return
+            assert await approve(door, ben, request_id) == (200, "approved")
+            await w.run(60, 20)
+            rows = (await w.books()).instances
+            assert [(one.ref == ref, one.n, one.state) for one in rows] == [
+                (True, 1, InstanceState.LIVE),
+                (False, 2, InstanceState.LIVE),
+            ]
+            assert rows[1].label == w.ctx.labels.mint(request_id, 2)
+            assert len(w.alive()) == 2

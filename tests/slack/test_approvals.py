@@ -8,12 +8,16 @@ from decimal import Decimal
 
 from bot.practice.reader import all_text, buttons
 from bot.rules.policy.tiers import ApprovalTier
+from bot.services.instances import adoption
+from bot.services.instances.adoption import Adopt
 from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.states import RequestState
 from tests.api.door import opened
 from tests.api.test_approvals import approve
+from tests.services.runtime.test_recovery_mode import rent
 from tests.slack.conftest import Stage
 from tests.slack.test_commands import private
+from tests.support.world import facts
 
 
 async def test_a_tier_asks_its_group_and_goes_on_to_the_next(stage: Stage) -> None:
@@ -199,3 +203,18 @@ async def test_a_card_names_both_where_both_are_needed(stage: Stage) -> None:
     await stage.replaced(two_approvers_above_usd=Decimal("0.01"))
     both = await stage.ask("/gpu provision 1x4090 3h for=both")
     assert "Needs 2 approvals from <@U0BOB> and <@U0CAROL>" in all_text(both)
+
+
+async def test_the_request_of_an_adopted_instance_can_still_be_approved(stage: Stage) -> None:
+    """The copy of the ledger knows the request, and not that it was approved and its first instance rented."""
+    message = await stage.ask()
+    (request,) = (await stage.w.books()).requests
+    rent(stage.w, f"gpu-1x4090-{stage.w.ctx.labels.mint(request.id, 1)}")
+    await stage.w.run(30, 30)
+    (orphan,) = (await stage.w.books()).orphans
+    carol = facts(Actor(ActorKind.SLACK, "U0CAROL", "T0PRACTICE"))
+    word = Adopt(orphan.id, Decimal(2), carol, Actor.from_ref(request.requester), "it trains", "C0GPU")
+    assert (await adoption.adopt_orphan(stage.w.ctx, word)).code == "adopted"
+    await stage.click("bob", message, stage.approve_button(message))
+    assert "Approved" in all_text(stage.ws.now(message))
+    assert {one.state for one in (await stage.w.books()).requests} == {RequestState.APPROVED}

@@ -147,8 +147,6 @@ class World:
         """The value of one of the request's buttons."""
         view = await self.view(request_id)
         option = next((o.id for o in view.options if o.rank == rank), None) if action == "approve" else None
-        if not view.options:
-            option = None
         return next(t.token for t in view.tokens if t.action == action and t.option_id == option)
 
     async def decide(self, request_id: str, actor: Actor = BOB, action: str = "approve", **changes: Any) -> Reply:
@@ -306,12 +304,13 @@ class World:
             for provider in ctx.providers.values():
                 await provider.close()
 
-    def replica(self) -> World:
-        """A second process on the same ledger and clouds: connections, catalog and hints of its own."""
-        db = Database(self.ctx.db.url.render_as_string(hide_password=False))
+    def replica(self, url: str = "") -> World:
+        """A second process on the same ledger, or the one at `url`: connections, catalog and hints of its own."""
+        db = Database(url or self.ctx.db.url.render_as_string(hide_password=False))
         catalog = catalog_of(self.ctx.providers, self.ctx.clock, self.ctx.timing, db)
         inbox = InboxWriter(db, timedelta(seconds=self.ctx.timing.claim_ttl_s))
-        return replace(self, ctx=replace(self.ctx, db=db, catalog=catalog, inbox=inbox, hints=Hints()), board=Board())
+        own = replace(self.ctx, db=db, catalog=catalog, inbox=inbox, hints=Hints(), started_s=self.clock.monotonic())
+        return replace(self, ctx=own, board=Board())
 
     async def books(self) -> Books:
         """Every row of the ledger."""

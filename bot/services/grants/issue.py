@@ -23,7 +23,7 @@ from ledger.kernel.ids import new_id
 from ledger.kernel.job import JobRequest
 from ledger.kernel.states import InstanceState, SessionState
 from ledger.models import Approval, GrantRow, Instance, Option, Request, Session
-from ledger.queries.lookups import next_numbers, session_of
+from ledger.queries.lookups import is_label_taken, next_numbers, session_of
 from providers.contract import GPU_MAX, Offer
 
 
@@ -148,8 +148,7 @@ async def _intended(
     """Add the row of one create call, with its label and name, and its event."""
     provider = ctx.providers[offer.cloud]
     able = provider.capabilities
-    _, n = await next_numbers(tx, request.id, GrantKind.CREATE)
-    label = ctx.labels.mint(request.id, n)
+    n, label = await _free_label(ctx, tx, request.id)
     instance = Instance(
         id=new_id("ins", now),
         request_id=request.id,
@@ -175,6 +174,18 @@ async def _intended(
         reason=label,
     )
     return instance
+
+
+async def _free_label(ctx: Context, tx: Tx, request_id: str) -> tuple[int, str]:
+    """Return the next number of a request's instances, and its label.
+
+    After a restore of the ledger, an instance of this request may be an orphan, or be adopted by another request. Then
+    its label is taken, although the request has no row with that number.
+    """
+    _, n = await next_numbers(tx, request_id, GrantKind.CREATE)
+    while await is_label_taken(tx, label := ctx.labels.mint(request_id, n)):
+        n += 1
+    return n, label
 
 
 def _human(ctx: Context, job: JobRequest, offer: Offer) -> str:

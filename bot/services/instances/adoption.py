@@ -15,7 +15,7 @@ from bot.rules.approvals.approvers import Deed, ineligible
 from bot.rules.approvals.decision import is_approver
 from bot.rules.pricing import hours_cap
 from bot.rules.values.command_text import cli_command
-from bot.rules.values.labels import LabelKind, LabelReading
+from bot.rules.values.labels import LabelKind
 from bot.rules.values.phrases import at_rate, read_amount
 from bot.rules.values.phrases import hours as hours_said
 from bot.rules.values.reply_code import ReplyCode
@@ -64,10 +64,9 @@ async def adopt_orphan(ctx: Context, command: Adopt) -> Reply:
         orphan = await _waiting(tx, command, ctx.clock.now())
     if isinstance(orphan, Reply):
         return orphan
-    found = await _read_at_cloud(ctx, orphan)
-    if isinstance(found, Reply):
-        return found
-    seen, label = found
+    seen = await _read_at_cloud(ctx, orphan)
+    if isinstance(seen, Reply):
+        return seen
     now = ctx.clock.now()
     async with ctx.db.write() as tx:
         await lock_orphan(tx, orphan.id)
@@ -80,14 +79,14 @@ async def adopt_orphan(ctx: Context, command: Adopt) -> Reply:
             if judged.verdict.allowed:
                 adoption_approval.back(tx, command, orphan, judged, now)
             return Reply(judged.verdict.allowed, judged.verdict.code, judged.verdict.sentence)
-        reply = await _write(ctx, tx, command, orphan, seen, label, offer, judged, now)
+        reply = await _write(ctx, tx, command, orphan, seen, offer, judged, now)
     for hint in (ctx.hints.outbox, ctx.hints.instances, ctx.hints.sessions):
         hint.set()
     return reply
 
 
-async def _read_at_cloud(ctx: Context, orphan: Orphan) -> tuple[ObservedInstance, LabelReading] | Reply:
-    """Return the instance and its label as its cloud shows them now, or the reply why it cannot be adopted."""
+async def _read_at_cloud(ctx: Context, orphan: Orphan) -> ObservedInstance | Reply:
+    """Return the instance as its cloud shows it now, or the reply why it cannot be adopted."""
     provider = ctx.providers.get(orphan.cloud)
     if provider is None or provider.account != orphan.account:
         return refuse(ReplyCode.NOT_SET_UP, f"The key of its account at {orphan.cloud} is not set up here.")
@@ -100,7 +99,7 @@ async def _read_at_cloud(ctx: Context, orphan: Orphan) -> tuple[ObservedInstance
     label = ctx.labels.read(seen.name)
     if label.kind is not LabelKind.OURS or label.label != orphan.label:
         return refuse(ReplyCode.NOT_OURS, f"{orphan.ref} does not carry the label that it was found by.")
-    return seen, label
+    return seen
 
 
 async def _waiting(tx: Tx, command: Adopt, now: datetime) -> Orphan | Reply:
@@ -145,7 +144,6 @@ async def _write(
     command: Adopt,
     orphan: Orphan,
     seen: ObservedInstance,
-    label: LabelReading,
     offer: Offer,
     judged: Judged,
     now: datetime,
@@ -170,7 +168,7 @@ async def _write(
     await tx.flush()
     grant = await _grant(tx, command, request, session.id, judged, now)
     await adoption_approval.reserved(ctx, tx, request, judged, actor, now)
-    row = _row(orphan, request.id, session.id, grant.id, seen, label.n, offer, now)
+    row = _row(orphan, request.id, session.id, grant.id, seen, offer, now)
     if orphan.instance_id is not None:
         row.label = ctx.labels.mint(request.id, row.n)  # Its own label is that of the row that was closed.
     tx.add(row)
@@ -195,18 +193,17 @@ def _row(
     session_id: str,
     grant_id: str,
     seen: ObservedInstance,
-    n: int,
     offer: Offer,
     now: datetime,
 ) -> Instance:
-    """Return the row that the ledger had lost, or one like it."""
+    """Return the row of an adopted instance, the first of its request. It keeps the label that its cloud shows."""
     return Instance(
         id=new_id("ins", now),
         session_id=session_id,
         request_id=request_id,
         grant_id=grant_id,
         option_id="",
-        n=n,
+        n=1,
         state=InstanceState.READY,
         cloud=orphan.cloud,
         account=orphan.account,

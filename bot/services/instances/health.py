@@ -60,10 +60,10 @@ def instead(row: Open, item: ObservedInstance) -> str:
 
 
 async def last_heartbeat_at(ctx: Context, row: Instance) -> datetime | None:
-    """Return when its agent last sent a heartbeat: an instance that reports exists, whatever the listings say."""
+    """Return when its agent last checked in: an instance that reports exists, whatever the listings say."""
     async with ctx.db.read() as tx:
         node = await node_of(tx, row.id)
-    return max((at for at in (row.heartbeat_at, node.at if node else None) if at), default=None)
+    return node.at if node else None
 
 
 class Doubt(NamedTuple):

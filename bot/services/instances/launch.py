@@ -23,7 +23,7 @@ from bot.services.instances.attached_volume import NotMounted, attached
 from bot.services.instances.failover import send_again, try_next, wait_of
 from bot.services.instances.launch_spec import authority, order
 from bot.services.instances.transitions import adopt, approved_end, settle
-from bot.services.instances.unknown_outcome import UNCLEAR
+from bot.services.instances.unknown_outcome import UNCLEAR, search_first
 from bot.services.market.codec import offer_from_json, offer_to_json
 from bot.services.market.preflight import refusal
 from bot.services.nodes.enrollment import Minted, mint, store
@@ -71,11 +71,12 @@ async def send_due(ctx: Context) -> int:
     able = [provider.capabilities for provider in ctx.providers.values()]
     lease = max([timedelta(seconds=ctx.timing.claim_ttl_s), *(create_lease(ctx, one) for one in able)])
     held = await claim_rows(ctx.db, Instance, now=ctx.clock.now(), states=states, limit=BATCH, lease=lease)
+    claimed, held = len(held), await search_first(ctx, held)
     recovering = bool(held) and await recovery_mode.now_on(ctx.db)
     await asyncio.gather(
         *(alone(ctx, row.id, "the create", _send(ctx, one, row, recovering=recovering), None) for one, row in held)
     )
-    return len(held)
+    return claimed
 
 
 def create_lease(ctx: Context, able: Capabilities) -> timedelta:

@@ -247,10 +247,11 @@ async def _void_starts(tx: Tx, session_id: str, actor: Actor, why: str, now: dat
         await move(tx, GrantRow, grant.id, GrantState.VOID, now, actor, why)
 
 
-async def follow(ctx: Context, row: Instance, item: ObservedInstance, at: datetime) -> bool:
+async def follow(ctx: Context, row: Instance, item: ObservedInstance, at: datetime, version: int) -> bool:
     """Apply what a listing at time `at` shows: an ordered stop is done, or a stopped instance runs again.
 
-    Two listings may be under way at once, so one that is older than what it would change is ignored. True: changed.
+    Two listings may be under way at once, so one that is older than what it would change is ignored. `row` is the
+    instance before this listing, and `version` its version since. True: changed.
     """
     ordered_at = row.wanted_at or at
     ordered = row.wanted is not None and at >= ordered_at
@@ -266,7 +267,7 @@ async def follow(ctx: Context, row: Instance, item: ObservedInstance, at: dateti
     now = ctx.clock.now()
     try:
         async with ctx.db.write() as tx:
-            await (_stopped(ctx, tx, row, now) if stopped else _started(tx, row, now))
+            await (_stopped(ctx, tx, row, version, now) if stopped else _started(tx, row, version, now))
     except StaleMove:
         return True
     return True
@@ -276,16 +277,16 @@ _DONE = {"wanted": None, "wanted_at": None, "due_at": None}
 _KEPT_CLAIM = {"claim_token": Instance.claim_token, "claim_until": Instance.claim_until}
 
 
-async def _stopped(ctx: Context, tx: Tx, row: Instance, now: datetime) -> None:
+async def _stopped(ctx: Context, tx: Tx, row: Instance, version: int, now: datetime) -> None:
     """Record an ordered stop that is done, for the instance and its session.
 
     The session is still stopped when the instance was started and stopped again before it was ready. An overspend that
     was confirmed while its pause was under way has no open request any more, so the instance starts again.
     """
     if row.state is InstanceState.STOPPED:
-        await amend(tx, Instance, row.id, version=row.version, claim_token=None, claim_until=None, **_DONE)
+        await amend(tx, Instance, row.id, version=version, claim_token=None, claim_until=None, **_DONE)
         return
-    await move(tx, Instance, row.id, InstanceState.STOPPED, now, SYSTEM, version=row.version, values=_DONE)
+    await move(tx, Instance, row.id, InstanceState.STOPPED, now, SYSTEM, version=version, values=_DONE)
     session = await tx.get_one(Session, row.session_id, populate_existing=True)
     if (in_grace := await open_grace(tx, row.id)) is not None and in_grace.replaced:
         return  # Only its disk is kept, and its replacement stands for the session.
@@ -299,7 +300,7 @@ async def _stopped(ctx: Context, tx: Tx, row: Instance, now: datetime) -> None:
         await give(ctx, tx, session, PowerAction.START, SYSTEM, now)
 
 
-async def _started(tx: Tx, row: Instance, now: datetime) -> None:
+async def _started(tx: Tx, row: Instance, version: int, now: datetime) -> None:
     """Record a start by anybody: the instance is billed from now, and ready when it can be reached again.
 
     A stop that has replaced the start meanwhile stays ordered. So does the claim of the job whose start may still be
@@ -307,7 +308,7 @@ async def _started(tx: Tx, row: Instance, now: datetime) -> None:
     """
     done = _KEPT_CLAIM if row.wanted == PowerAction.STOP else _DONE
     again = {**done, "live_at": now, "reachable_at": None, **forgotten(row, now)}
-    await move(tx, Instance, row.id, InstanceState.LIVE, now, SYSTEM, version=row.version, values=again)
+    await move(tx, Instance, row.id, InstanceState.LIVE, now, SYSTEM, version=version, values=again)
     await node_api.forget(tx, row)
     for grant in await open_starts(tx, row.session_id):
         await move(tx, GrantRow, grant.id, GrantState.USED, now, SYSTEM)

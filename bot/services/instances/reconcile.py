@@ -283,7 +283,7 @@ async def _present(ctx: Context, row: Instance, item: ObservedInstance, at: date
                 fresh = await tx.get_one(Instance, row.id, populate_existing=True)
                 if not await check_rate(ctx, tx, fresh, grant, item, now):
                     return True
-    if await follow(ctx, row, item, at):
+    if await follow(ctx, row, item, at, row.version + bool(changes)):
         return True
     if row.state is not InstanceState.LIVE:
         return bool(changes)

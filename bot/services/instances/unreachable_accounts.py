@@ -134,11 +134,9 @@ async def _open(ctx: Context, tx: Tx, wanted: Sequence[str], rows: Sequence[Inst
                 f"The key of {row.cloud} can read the account of {row.id}, so this is not needed. To end it: {how}.",
             )
         node = nodes.get(row.id)
-        said = [at for at in (getattr(row, "heartbeat_at", None), node.at if node else None) if at is not None]
-        if said and ctx.clock.now() - max(said) < SILENT:
-            return refuse(
-                ReplyCode.STILL_HEARD, f"The agent of {row.id} reported at {max(said):%H:%M} UTC, so it still runs."
-            )
+        at = node.at if node else None
+        if at is not None and ctx.clock.now() - at < SILENT:
+            return refuse(ReplyCode.STILL_HEARD, f"The agent of {row.id} reported at {at:%H:%M} UTC, so it still runs.")
     return None
 
 

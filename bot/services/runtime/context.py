@@ -6,6 +6,7 @@ The composition root builds it once and passes it in; there are no globals.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -82,6 +83,17 @@ class Context:
     #: Since when this process, its clock in doubt, saw each create without an outcome, in monotonic seconds.
     undecided_since_s: dict[str, float] = field(default_factory=dict)
     pressure: Pressure = field(default_factory=Pressure)
+    #: When this process began, in monotonic seconds of its clock; filled in where it isn't given.
+    started_s: float = math.nan
+
+    def __post_init__(self) -> None:
+        """Note when this process began. A copy with other settings is still the same process."""
+        if math.isnan(self.started_s):
+            self.started_s = self.clock.monotonic()
+
+    def is_older(self, at: datetime) -> bool:
+        """Whether this process had not begun at a time of its trusted clock."""
+        return (self.clock.now() - at).total_seconds() > self.clock.monotonic() - self.started_s
 
     @property
     def clouds(self) -> tuple[str, ...]:

@@ -45,6 +45,6 @@ async def record_sent(ctx: Context, tx: Tx, sent: Sent, now: datetime) -> None:
             # The cloud still had it then. An earlier listing without it was wrong, although the ledger could not store
             # the later ones that had it.
             absent_at = [at for at in row.absent_at if datetime.fromisoformat(at) >= sent.at]
-            await amend(tx, Instance, row.id, terminate_acked_at=sent.at, absent_at=absent_at)
+            await amend(tx, Instance, row.id, version=row.version, terminate_acked_at=sent.at, absent_at=absent_at)
     subject, kind_of = f"{sent.instance_id}/{sent.order}-directly", NotificationKind.OPERATOR_PAGE
     await announce(tx, now, kind_of, subject, destination=OPERATORS, body={"text": f"{said} It is recorded now."})

@@ -99,7 +99,33 @@ async def test_amend_holds_its_guards(db: Database) -> None:
     async with db.read() as tx:
         kept = await tx.get_one(Instance, row.id)
     assert (kept.status, kept.status_text, kept.price_usd_h) == ("c", "d\ufffd", Decimal("0.5"))
-    assert (kept.state, kept.version) == (InstanceState.LIVE, 1)
+    # Only what was written under a version raised it.
+    assert (kept.state, kept.version) == (InstanceState.LIVE, 2)
+
+
+async def test_of_two_replicas_that_read_the_same_absences_one_writes_and_the_other_reads_again(db: Database) -> None:
+    async with db.write() as tx:
+        row = await rows.instance(tx, InstanceState.LIVE)
+    other = Database(db.url.render_as_string(hide_password=False))
+
+    async def read(replica: Database) -> tuple[int, list[str]]:
+        async with replica.read() as tx:
+            seen = await tx.get_one(Instance, row.id)
+        return seen.version, seen.absent_at
+
+    async def counted(replica: Database, seen: tuple[int, list[str]], at: str) -> bool:
+        async with replica.write() as tx:
+            return await amend(tx, Instance, row.id, version=seen[0], absent_at=[*seen[1], at])
+
+    try:
+        first, second = await read(db), await read(other)
+        assert await counted(db, first, "9:00")
+        assert not await counted(other, second, "9:01")
+        assert not await counted(db, first, "9:00")
+        assert await counted(other, await read(other), "9:01")
+        assert (await read(db))[1] == ["9:00", "9:01"]
+    finally:
+        await other.close()
 
 
 async def test_amend_knows_no_row_and_sets_no_state(db: Database) -> None:

@@ -18,6 +18,7 @@ from sqlalchemy.exc import DBAPIError
 from ledger.engine.db import Database
 from ledger.kernel.states import InstanceState
 from ledger.models import Base, Instance
+from ledger.models.retired import RETIRED
 from migrations import run
 from migrations.run import SchemaError
 from tests.ledger.engine.schema import (
@@ -117,6 +118,15 @@ async def test_the_steps_make_what_the_models_say(empty_db: Database) -> None:
     await run.upgrade(empty_db)
     made = [line for line in await schema(empty_db) if line.split(" ")[1] not in {"trigger", "function"}]
     assert sorted(made) == sorted(wanted)
+
+
+def test_a_retired_column_stays_in_the_schema_and_no_code_can_use_it() -> None:
+    for table, columns in RETIRED.items():
+        for column in columns:
+            assert column.name in Base.metadata.tables[table].columns
+            assert column.nullable or column.server_default is not None
+            (mapper,) = (one for one in Base.registry.mappers if one.local_table is Base.metadata.tables[table])
+            assert column.name not in mapper.attrs
 
 
 async def test_a_later_step_keeps_rows_and_triggers_and_goes_back(

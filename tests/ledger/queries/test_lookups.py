@@ -22,6 +22,7 @@ from ledger.queries.lookups import (
     grants_of_session,
     instances_by_label,
     instances_of_session,
+    is_label_taken,
     jobs_of,
     latest_request,
     limits_of,
@@ -67,6 +68,8 @@ async def test_rows_of_a_session(db: Database) -> None:
         assert [g.id for g in await open_grants(tx, session.request_id)] == [spare.id]
         assert await next_numbers(tx, session.request_id, "create") == (3, 3)
         assert await next_numbers(tx, session.request_id, "extend") == (1, 3)
+        assert await is_label_taken(tx, gone.label)
+        assert not await is_label_taken(tx, f"{gone.label}x")
         assert await open_instances(tx, "vast", 9) == ([], False)  # One was never sent, the other is gone.
         assert await billable_ids(tx) == []
 

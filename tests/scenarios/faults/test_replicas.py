@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import timedelta
+from typing import cast
 
 import pytest
 
 from bot.rules.values.reply_code import ReplyCode
-from bot.services.instances import launch
+from bot.services.instances import launch, reconcile
 from ledger.kernel.states import InstanceState, SessionState
+from providers.contract import Listing, NotSeen, Provider
 from tests.support.matrix import on_clouds
-from tests.support.proxy_provider import Gate, alive, gated
+from tests.support.proxy_provider import Gate, InFront, alive, gated
 from tests.support.world import ALICE, BOB, CAROL, World
 
 pytestmark = pytest.mark.both_databases
@@ -118,3 +121,43 @@ async def test_a_move_that_lost_its_race_is_never_an_error_for_people(w: World) 
         )
     assert not [error for error in replies if isinstance(error, BaseException)], replies
     assert len(w.engine.creates) <= 1
+
+
+class LateDenial(InFront):
+    """A cloud that denies an instance when it is read by its id, and whose denial arrives when `go` is set."""
+
+    def __init__(self, inner: Provider) -> None:
+        super().__init__(inner)
+        self.asked, self.go = asyncio.Event(), asyncio.Event()
+
+    async def list(self) -> Listing:
+        return replace(await self.inner.list(), items=())
+
+    async def get(self, ref: str) -> NotSeen:
+        listing = await self.inner.list()
+        self.asked.set()
+        await self.go.wait()
+        return NotSeen(listing.cloud, listing.at)
+
+
+async def test_what_another_replica_sees_meanwhile_is_not_closed_as_lost(w: World) -> None:
+    """The first replica's absences prove an end, while the second one sees the instance and clears them."""
+    await w.running(candidates=("vast",))
+    await w.engine.ssh_ports.close_all()
+    async with replicas(w, 2) as (first, second):
+        before = w.ctx.providers["vast"]
+        first.wrap("vast", lambda inner: cast("Provider", LateDenial(inner)))
+        denial = cast("LateDenial", first.ctx.providers["vast"])
+        for _ in range(2):
+            w.clock.advance(60)
+            await reconcile.observe(first.ctx, "vast")
+        w.clock.advance(60)
+        closing = asyncio.create_task(reconcile.observe(first.ctx, "vast"))
+        await denial.asked.wait()
+        assert len((await w.books()).instances[0].absent_at) == 2
+        await reconcile.observe(second.ctx, "vast")
+        denial.go.set()
+        await closing
+        (row,) = (await w.books()).instances
+        assert (row.state, row.absent_at, w.alive()) == (InstanceState.LIVE, [], [row.name])
+        first.use({**first.ctx.providers, "vast": before})

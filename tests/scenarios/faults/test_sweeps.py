@@ -11,12 +11,12 @@ import pytest
 from bot.rules.values.labels import LabelKey
 from bot.services.billing import true_up
 from bot.services.instances import reconcile
-from ledger.core.writes import amend
 from ledger.kernel.ids import new_id
 from ledger.kernel.states import InstanceState, OrphanState, RequestState, SessionState
 from ledger.models import Instance
 from providers.sandbox.vast.account import Contract
 from providers.sandbox.vast.sandbox import VastSandbox
+from tests.support.agents import listening
 from tests.support.matrix import every_cloud, on_clouds
 from tests.support.world import World
 
@@ -130,15 +130,17 @@ async def test_an_instance_that_vanishes_during_its_boot_is_replaced(w: World) -
 
 
 async def test_a_heartbeat_outvotes_the_listing(w: World) -> None:
-    await w.running(candidates=("vast",))
-    row = (await w.books()).instances[0]
-    hide(w, row.ref, 150)
-    for _ in range(6):
-        w.clock.advance(25)
-        async with w.ctx.db.write() as tx:
-            await amend(tx, Instance, row.id, heartbeat_at=w.clock.now())
-        await w.tick()
-    assert await only(w) == (SessionState.RUNNING, InstanceState.LIVE)
+    async with listening(w):
+        await w.running(candidates=("vast",))
+        row = (await w.books()).instances[0]
+        hide(w, row.ref, 150)
+        await w.engine.ssh_ports.close_all()
+        for _ in range(6):
+            w.clock.advance(25)
+            await w.clouds["vast"].tick()  # Its agent checks in.
+            await w.tick()
+        assert await only(w) == (SessionState.RUNNING, InstanceState.LIVE)
+        assert "operator.page" not in w.board.kinds()
 
 
 async def test_half_a_fleet_that_is_missing_at_once_is_not_believed(w: World) -> None:

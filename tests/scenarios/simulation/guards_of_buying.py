@@ -9,6 +9,7 @@ DECISION = "bot.rules.approvals.decision"
 MOVES, CLAIMS = "ledger.core.moves", "ledger.core.claims"
 CREATES, LATE = "tests/scenarios/faults/test_creates.py", "tests/scenarios/faults/test_late_answers.py"
 REQUOTE, LAUNCHES = "tests/services/instances/test_requote.py", "tests/services/instances/test_launch.py"
+OLDER = "tests/services/instances/test_older_ledger.py"
 DECIDING = "tests/services/approvals/test_decisions.py"
 AUTHORITY = "tests/services/approvals/test_authority.py"
 RATE, CARDS = "tests/services/access/test_request_rate.py", "ledger.queries.people.request_cards"
@@ -63,6 +64,18 @@ _CREATES = (
         Law.ONE_CREATE,
         (Edit(LAUNCH, "    if sent_before:", "    if False:"),),
         test=f"{LAUNCHES}::test_what_was_sent_before_is_searched_for_and_not_sent_again",
+    ),
+    Guard(
+        "label before an old row",
+        Law.ONE_CREATE,
+        (
+            Edit(
+                LAUNCH,
+                "    claimed, held = len(held), await search_first(ctx, held)",
+                "    claimed, held = len(held), held",
+            ),
+        ),
+        test=f"{OLDER}::test_a_launch_that_was_sent_after_the_copy_is_adopted_and_not_sent_again",
     ),
     Guard(
         "what is known before the send refuses an unsent row only",

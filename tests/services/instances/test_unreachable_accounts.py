@@ -11,16 +11,15 @@ import pytest
 from bot.services.instances import operator_reminders, reconcile
 from bot.services.instances.unreachable_accounts import unreachable, write_off
 from bot.services.runtime import recovery_mode
-from ledger.core.writes import amend
 from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.states import InstanceState, NotificationKind, OrphanState, SessionState
-from ledger.models import Instance
 from providers.contract import Listing, Provider
 from providers.errors import Unavailable
 from providers.rate_limits import LocalPacer
 from providers.registry import REGISTRY
 from tests.services.instances.test_key_rotation import Rotated
 from tests.services.runtime.test_recovery_mode import rowless
+from tests.support.agents import agent, listening, pass_time
 from tests.support.world import World
 
 ADA = Actor(ActorKind.OPERATOR, "ada")
@@ -63,9 +62,6 @@ async def test_a_word_closes_what_no_key_can_see_and_nothing_that_somebody_still
     w.use({**before, "vast": cast("Provider", Deaf(before["vast"]))})
     assert await refused() == "cloud_failed"
     w.use({**before, "vast": cast("Provider", Empty(before["vast"]))})
-    async with w.ctx.db.write() as tx:
-        await amend(tx, Instance, row.id, heartbeat_at=w.clock.now())
-    assert await refused() == "still_heard"
     w.clock.advance(3600)
     (page,) = [n for n in await _paged(w) if n.startswith("2 open instances")]
     assert f"gpu-shopper unreachable gone vast/{row.account} --reason" in page
@@ -99,6 +95,22 @@ async def _paged(w: World) -> list[str]:
     await operator_reminders.operator_reminders_due(w.ctx)
     kind = NotificationKind.OPERATOR_PAGE
     return [str(one.body["text"]) for one in (await w.books()).notifications if one.kind is kind]
+
+
+async def test_what_still_reports_is_not_closed_although_no_key_can_see_it(w: World) -> None:
+    async with listening(w):
+        await w.running(candidates=("vast",))
+        await pass_time(w, 60)
+        (row,) = (await w.books()).instances
+        vast = w.ctx.providers["vast"]
+        w.use({**w.ctx.providers, "vast": cast("Provider", Empty(vast))})
+        reply = await write_off(w.ctx, [row.id], ADA, WHY)
+        assert (reply.code, f"{w.clock.now():%H:%M}" in reply.sentence) == ("still_heard", True)
+        agent(w).silent = True
+        w.clock.advance(3600)
+        await vast.terminate(str(row.ref))
+        assert (await write_off(w.ctx, [row.id], ADA, WHY)).code == "written_off"
+        w.use({**w.ctx.providers, "vast": vast})
 
 
 async def test_an_unclear_create_is_given_up_and_what_comes_back_later_is_ended_or_quarantined(w: World) -> None:
