@@ -22,9 +22,15 @@ CLOUDS_OF_THEIR_OWN = "providers/sandbox/"
 MONEY = re.compile("usd|price|amount|cost|cents", re.IGNORECASE)
 
 COMPARES_WITH_THE_CAP = "bot/rules/pricing/hours_cap.py"
-#: Where the field is no session's cap: a program's own limit has the same name, and the policy's numbers are held to
-#: each other when the policy is read.
-OTHER_LIMITS = frozenset({"bot/rules/policy/consumers.py", "bot/rules/policy/validation.py"})
+#: Where the field is no session's cap: a program's own limit has the same name, the policy's numbers are held to each
+#: other when the policy is read, and an approval stores the policy's limits as they were.
+OTHER_LIMITS = frozenset(
+    {
+        "bot/rules/policy/consumers.py",
+        "bot/rules/policy/validation.py",
+        "bot/rules/approvals/policy_limits.py",
+    }
+)
 #: The cap may be shown: as a text for people, or in the field of a document.
 SHOWS = frozenset({"hours", "say_hours", "hours_said", "hour_limit", "what_is_requested"})
 SHOWN_AS = "max_hours_without_override"

@@ -18,7 +18,7 @@ from typing import Any
 
 from bot.rules.approvals.auto_approval import AUTO_APPROVAL_PREFIX
 from bot.rules.approvals.break_glass import BREAK_GLASS
-from bot.services.audit.invariants.runs import Bought, bought
+from bot.services.audit.invariants.runs import RunPurchase, bought
 from bot.services.audit.invariants.world import Violation
 from ledger.kernel.actor import Actor
 from ledger.kernel.grant import GrantKind
@@ -45,7 +45,7 @@ def check(books: Books) -> list[Violation]:
     ]
 
 
-def _check(books: Books, part: Bought, requests: Mapping[str, Request]) -> Iterator[Violation]:
+def _check(books: Books, part: RunPurchase, requests: Mapping[str, Request]) -> Iterator[Violation]:
     approval, usd = part.approval, part.total.usd
     votes = _votes(books, part, approval.request_id, approval.quote_version)
     if approval.two_above_usd is not None and usd > approval.two_above_usd and _number(votes) < 2:
@@ -63,7 +63,7 @@ def _check(books: Books, part: Bought, requests: Mapping[str, Request]) -> Itera
         yield from _override(books, part, votes, requests)
 
 
-def _votes(books: Books, part: Bought, request_id: str, version: int | None) -> list[Approval]:
+def _votes(books: Books, part: RunPurchase, request_id: str, version: int | None) -> list[Approval]:
     """Return the approvals that people had given a request by the time of a grant."""
     return [
         vote
@@ -80,7 +80,7 @@ def _number(votes: list[Approval]) -> int:
     return len({vote.approver for vote in votes})
 
 
-def _tiers(limits: Mapping[str, Any], part: Bought) -> list[Mapping[str, Any]]:
+def _tiers(limits: Mapping[str, Any], part: RunPurchase) -> list[Mapping[str, Any]]:
     """Return the rows that a spend may belong to; none where it may belong to no row at all."""
     rows: list[Mapping[str, Any]] = []
     for row in limits["tiers"]:
@@ -108,7 +108,7 @@ def _key(ref: str) -> str:
 
 
 def _override(
-    books: Books, part: Bought, votes: list[Approval], requests: Mapping[str, Request]
+    books: Books, part: RunPurchase, votes: list[Approval], requests: Mapping[str, Request]
 ) -> Iterator[Violation]:
     """Check that somebody else than the owner approved so many hours: an extension is its own override."""
     owner, hours = _key(_owner_at(books, part)), part.total.hours
@@ -127,7 +127,7 @@ def _override(
         yield Violation(HOURS, part.grant.id, text)
 
 
-def _owner_at(books: Books, part: Bought) -> str:
+def _owner_at(books: Books, part: RunPurchase) -> str:
     """Return whose the session was at the time of a grant: the first to transfer it since, or its owner."""
     since = [
         (one.closed_at, one.from_owner)

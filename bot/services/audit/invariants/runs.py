@@ -31,7 +31,7 @@ class Total:
 
 
 @dataclass(frozen=True, slots=True)
-class Bought:
+class RunPurchase:
     """Hold one grant that bought time, the approval it was made of, and the total of its run with it."""
 
     grant: GrantRow
@@ -40,7 +40,7 @@ class Bought:
     total: Total
 
 
-def bought(books: Books) -> Iterator[Bought]:
+def bought(books: Books) -> Iterator[RunPurchase]:
     """Yield every grant that bought time, with the total of its run up to it."""
     rows = _Rows(books)
     runs: defaultdict[str, list[Session]] = defaultdict(list)
@@ -80,7 +80,7 @@ class _Run:
         self._rows = rows
         self._sessions = sessions
 
-    def bought(self) -> Iterator[Bought]:
+    def bought(self) -> Iterator[RunPurchase]:
         """Yield each grant that bought time for the run, with the total up to it."""
         for own in self._sessions:
             for grant in self._rows.grants[own.id]:
@@ -90,7 +90,7 @@ class _Run:
                 total = Total(approval.total_cap_usd or _ZERO, Decimal(grant.hours))
                 for session in self._sessions:
                     total += self._before(session, own, grant)
-                yield Bought(grant, approval, own, total)
+                yield RunPurchase(grant, approval, own, total)
 
     def _before(self, session: Session, own: Session, grant: GrantRow) -> Total:
         """Return what a session might cost before a grant: its approvals while it ran, what it used once it ended."""
