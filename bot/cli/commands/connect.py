@@ -15,6 +15,7 @@ from bot.cli.access.ssh_client import Destination, become, destination, operands
 from bot.cli.terminal.options import Json, Named, plain_id
 from bot.cli.terminal.screen import fail, say
 from bot.cli.terminal.terminal_tables import show_result
+from bot.logs import visible
 from bot.rules.nodes.machine_logs import LINES, LINES_MAX, LogSource, tail_command
 from bot.rules.nodes.named_programs import NAMED_PROGRAMS, NamedProgram, Start, StartFound, read_start, start_script
 from ledger.kernel.ids import short_id
@@ -157,7 +158,8 @@ def open_(
         return
     here = local or number
     if program and started and started.start is not Start.OTHER:
-        say(program.address(here, started.token))
+        # Its person needs the token, so this line alone is not redacted.
+        typer.echo(visible(program.address(here, started.token)))
     say(f"http://localhost:{here} leads to port {number} of session {short}. Ctrl-C ends the tunnel.", stderr=True)
     forward = ("-N", "-o", "ExitOnForwardFailure=yes", "-L", f"localhost:{here}:localhost:{number}")
     become("ssh", (*at.options, *forward, at.name))
