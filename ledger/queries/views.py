@@ -117,7 +117,7 @@ class SessionView:
     shared_with: tuple[str, ...] = ()
     #: The newest migration that it is the source or the target of.
     migration: Migration | None = None
-    #: When the cloud's listing last covered that instance, to the minute; None: not since this is noted.
+    #: When the cloud's listing last covered that instance, to three minutes; None: not since this is noted.
     listed_at: datetime | None = None
     #: The other machines of its set, whose first one is `instance`, each with what is booked of it.
     others: tuple[tuple[Instance, Booked], ...] = ()

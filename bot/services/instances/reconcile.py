@@ -57,7 +57,7 @@ FEW = 50
 #: Instances of a large fleet with something to do that are read by one statement.
 READ_AT_ONCE = 500
 #: A complete listing of an account is noted in the ledger at most this often.
-LISTING_NOTED_EVERY = timedelta(minutes=1)
+LISTING_NOTED_EVERY = timedelta(minutes=3)
 RUNNING_STATES = frozenset({InstanceState.LIVE, InstanceState.STOPPED})
 
 
@@ -123,7 +123,7 @@ async def observe(ctx: Context, cloud: str) -> Pass:
 
 
 async def _note_listing(ctx: Context, provider: Provider, at: datetime) -> None:
-    """Note once a minute that the account was listed, so that every list says from when *running* is."""
+    """Note every three minutes that the account was listed, so that every list says from when *running* is."""
     noted_at = ctx.listing_noted_at.get(provider.name)
     if noted_at is not None and at - noted_at < LISTING_NOTED_EVERY:
         return
