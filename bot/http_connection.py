@@ -221,7 +221,7 @@ class HttpConnection(H11Protocol):
         self.config.bytes_waiting += len(raw) - len(self._raw)
         self._raw = raw
         if raw and self.config.bytes_waiting > WAITING_MAX:
-            next((one for one in self.config.strangers if one._raw), self).drop()  # noqa: SLF001 # Its own kind.
+            next((stranger for stranger in self.config.strangers if stranger._raw), self).drop()  # noqa: SLF001 # Its own kind.
 
     def _recognize_caller(self) -> None:
         """Queue the request in the share of its caller, as soon as enough of it has arrived."""
@@ -258,7 +258,7 @@ class HttpConnection(H11Protocol):
     def _start(self) -> None:
         """Parse and serve the request: its turn has come."""
         if self._ticket is None:
-            return  # Its turn came while it entered; `_queue` goes on.
+            return  # It got a slot as soon as it was queued; `_queue` starts it.
         if self._ticket.share is ServerShare.REFUSED:
             self._refuse()
             return

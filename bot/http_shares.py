@@ -21,6 +21,8 @@ TOKENS_REMEMBERED: Final = 10_000
 NOTE_KNOWN: Final = "gpu_shopper.note_known"
 #: A share whose rate is limited may start so many calls at once after a pause.
 BURST: Final = 4
+#: A start that is late by a rounding error of its rate waits so long, because a shorter wait may add nothing.
+LEAST_WAIT_S: Final = 0.001
 
 
 class ServerShare(StrEnum):
@@ -226,7 +228,8 @@ class Slots:
         while line.waiting and line.used < line.quota.slots:
             if line.quota.per_s is not None and line.starts < 1:
                 if line.timer is None:
-                    line.timer = self._loop.call_later((1 - line.starts) / line.quota.per_s, self._again, line)
+                    wait_s = max((1 - line.starts) / line.quota.per_s, LEAST_WAIT_S)
+                    line.timer = self._loop.call_later(wait_s, self._again, line)
                 return
             ticket = line.take_next()
             if ticket is None:

@@ -1,4 +1,4 @@
-"""Let all who ask while a read is under way share its answer, so that a burst of requests reads the ledger once."""
+"""Let all who ask while a read is under way share its answer, so that a burst of requests reads once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who calls is told from the first bytes, and only a working token or signature gets more than a stranger's share."""
+"""The first bytes show who calls, and only a working token or signature gets more than a stranger's share."""
 
 from __future__ import annotations
 

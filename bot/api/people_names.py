@@ -77,10 +77,10 @@ class _Named:
         has_names, has_signatures = _names_somebody(body), _signs_something(body)
         if not has_names and not has_signatures:
             return head, message
-        ctx, said = self._deps.ctx, json.loads(body)
-        said = ctx.names.in_answer(ctx.policy, said) if has_names else said
-        said = without_signatures_in(said) if has_signatures else said
-        body = json.dumps(said, ensure_ascii=False, separators=(",", ":")).encode()
+        ctx, answer = self._deps.ctx, json.loads(body)
+        answer = ctx.names.in_answer(ctx.policy, answer) if has_names else answer
+        answer = without_signatures_in(answer) if has_signatures else answer
+        body = json.dumps(answer, ensure_ascii=False, separators=(",", ":")).encode()
         length = str(len(body)).encode()
         headers = [(name, length if name == b"content-length" else value) for name, value in headers]
         return {**head, "headers": headers}, {**message, "body": body}

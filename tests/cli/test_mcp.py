@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import re
 import sys
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
 from datetime import date
 from decimal import Decimal
 from importlib import metadata
@@ -72,6 +74,16 @@ async def offers_come(w: World, number: int) -> None:
     await w.settle()
 
 
+@asynccontextmanager
+async def as_operator(w: World, scopes: Iterable[Scope] = PLAIN) -> AsyncIterator[httpx.AsyncClient]:
+    """Calls of the API in this process, as the operator Ada."""
+    app = routes({})
+    app.state.deps = Dependencies(w.ctx, ApiSettings("C0GPU"))
+    here = httpx.ASGITransport(app=_AsOperator(app, Principal("", ADA, ADA, frozenset(scopes))))
+    async with httpx.AsyncClient(transport=here, base_url="http://here") as http:
+        yield http
+
+
 async def test_an_agent_on_an_approvers_server_has_none_of_the_approvers_rights(
     sqlite_db: Database, clock: SteppedClock
 ) -> None:
@@ -80,12 +92,9 @@ async def test_an_agent_on_an_approvers_server_has_none_of_the_approvers_rights(
         others = str((await w.ask(ALICE)).data["request_id"])
         own = str((await w.ask(ADA)).data["request_id"])
         await w.settle()
-        app = routes({})
-        app.state.deps = Dependencies(w.ctx, ApiSettings("C0GPU"))
         for scopes, seen in ((PLAIN, [own]), (tuple(Scope), [own, others])):
             shown = [short_id(one) for one in seen]
-            here = httpx.ASGITransport(app=_AsOperator(app, Principal("", ADA, ADA, frozenset(scopes))))
-            async with httpx.AsyncClient(transport=here, base_url="http://here") as http:
+            async with as_operator(w, scopes) as http:
                 tools = Tools(ApiClient(http))
                 assert re.findall(r"^Request (\w+)", await tools.requests(), re.MULTILINE) == shown
                 if scopes is PLAIN:
@@ -93,9 +102,7 @@ async def test_an_agent_on_an_approvers_server_has_none_of_the_approvers_rights(
                         assert hidden.startswith("Refused (unknown_id)"), hidden
                     assert await tools.sessions() == "There are no live sessions."
                     assert not (await tools.cancel(own, "not needed")).startswith("Refused")
-        admin = frozenset(Scope) - {Scope.APPROVALS_WRITE}
-        here = httpx.ASGITransport(app=_AsOperator(app, Principal("", ADA, ADA, admin)))
-        async with httpx.AsyncClient(transport=here, base_url="http://here") as http:
+        async with as_operator(w, frozenset(Scope) - {Scope.APPROVALS_WRITE}) as http:
             assert (await Tools(ApiClient(http)).cancel(others)).startswith("Refused (not_yours)")
         assert (await w.view(others)).request.state is RequestState.PENDING
         assert (await w.view(own)).request.state is RequestState.CANCELLED
@@ -104,25 +111,21 @@ async def test_an_agent_on_an_approvers_server_has_none_of_the_approvers_rights(
 async def test_an_agent_pages_through_the_market_with_numbers_and_reads_sentences(
     sqlite_db: Database, clock: SteppedClock
 ) -> None:
-    async with checked_world(sqlite_db, clock) as w:
-        app = routes({})
-        app.state.deps = Dependencies(w.ctx, ApiSettings("C0GPU"))
-        here = httpx.ASGITransport(app=_AsOperator(app, Principal("", ADA, ADA, frozenset(PLAIN))))
-        async with httpx.AsyncClient(transport=here, base_url="http://here") as http:
-            agent = server(ApiClient(http))
-            wanted = {"gpu": "4090", "count": 1, "min_vram": 20, "max_price": 0.8, "sort": "price", "limit": 2}
-            first, text = await page(agent, wanted)
-            assert [one["rank"] for one in first["items"]] == [1, 2]
-            assert {one["gpu_count"] for one in first["items"]} == {1}
-            assert f"Shown: 2 of {first['rows']} offers. " in text
-            assert f"1: {first['items'][0]['offer_id']}, 1x RTX4090 with 24 GB at " in text
-            assert f"cursor={first['next_cursor']}." in text
-            second, _ = await page(agent, {"limit": 2, "cursor": first["next_cursor"]})
-            assert [one["rank"] for one in second["items"]] == [3, 4]
-            _, refused = await page(agent, {"sort": "prize"})
-            assert refused.startswith("Refused (bad_word)")
-            _, gone = await page(agent, {"cursor": f"{'0' * 16}.2"})
-            assert gone.startswith("Refused (cursor_expired)")
+    async with checked_world(sqlite_db, clock) as w, as_operator(w) as http:
+        agent = server(ApiClient(http))
+        wanted = {"gpu": "4090", "count": 1, "min_vram": 20, "max_price": 0.8, "sort": "price", "limit": 2}
+        first, text = await page(agent, wanted)
+        assert [one["rank"] for one in first["items"]] == [1, 2]
+        assert {one["gpu_count"] for one in first["items"]} == {1}
+        assert f"Shown: 2 of {first['rows']} offers. " in text
+        assert f"1: {first['items'][0]['offer_id']}, 1x RTX4090 with 24 GB at " in text
+        assert f"cursor={first['next_cursor']}." in text
+        second, _ = await page(agent, {"limit": 2, "cursor": first["next_cursor"]})
+        assert [one["rank"] for one in second["items"]] == [3, 4]
+        _, refused = await page(agent, {"sort": "prize"})
+        assert refused.startswith("Refused (bad_word)")
+        _, gone = await page(agent, {"cursor": f"{'0' * 16}.2"})
+        assert gone.startswith("Refused (cursor_expired)")
 
 
 async def page(agent: MCPServer[Any], arguments: dict[str, Any]) -> tuple[Any, str]:
@@ -203,10 +206,7 @@ async def test_wrong_arguments_are_refused_in_sentences_and_nothing_is_asked(
     sqlite_db: Database, clock: SteppedClock
 ) -> None:
     async with checked_world(sqlite_db, clock) as w:
-        app = routes({})
-        app.state.deps = Dependencies(w.ctx, ApiSettings("C0GPU"))
-        here = httpx.ASGITransport(app=_AsOperator(app, Principal("", ADA, ADA, frozenset(PLAIN))))
-        async with httpx.AsyncClient(transport=here, base_url="http://here") as http:
+        async with as_operator(w) as http:
             agent = server(ApiClient(http))
             for tool, arguments, said in (
                 ("inventory", {"words": "8xH100"}, "inventory has no argument “words”. It takes gpu, count, min_vram,"),

@@ -44,7 +44,7 @@ class Registry:
         return f"sha256:{hashlib.sha256(self.index).hexdigest()}"
 
     async def manifest(self, request: Request) -> Response:
-        """Send the index to whoever has a token, and say to others where to get one."""
+        """Send the index to a caller with a token, and say to others where to get one."""
         self.asked.append(request.headers.get("authorization", ""))
         if self.asked[-1] != f"Bearer {self.token}":
             realm = self.realm.format(url=str(request.base_url).rstrip("/"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
 from pathlib import Path
 
 import typer
@@ -23,14 +24,15 @@ def overview(ctx: typer.Context) -> None:
     """List the profiles, with how billing stops at each cloud."""
     if ctx.invoked_subcommand is not None:
         return
-    columns: ListColumns[str] = (
-        ("cloud", str),
-        ("kind", lambda name: _loaded(name).front.kind),
-        ("billing stops by", lambda name: _loaded(name).front.meter_stop_verb),
-        ("a job survives in", lambda name: _loaded(name).front.detach_primitive),
-        ("spot", lambda name: "yes" if _loaded(name).front.spot_available else "no"),
+    columns: ListColumns[tuple[str, model.Front]] = (
+        ("cloud", itemgetter(0)),
+        ("kind", lambda profile: profile[1].kind),
+        ("billing stops by", lambda profile: profile[1].meter_stop_verb),
+        ("a job survives in", lambda profile: profile[1].detach_primitive),
+        ("spot", lambda profile: "yes" if profile[1].spot_available else "no"),
     )
-    print_listing(listing("No profile is installed.", columns, model.names()))
+    profiles = [(name, _loaded(name).front) for name in model.names()]
+    print_listing(listing("No profile is installed.", columns, profiles))
 
 
 @app.command()

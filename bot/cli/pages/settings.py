@@ -99,9 +99,8 @@ def policy() -> str:
         "exist, the program refuses the file and names the line. A running bot takes up a good edit within seconds, "
         "except for `timing`, and posts to the operators what changed.",
         "The file decides who spends. It and every folder above it must belong to root or to the user of the service, "
-        "and nobody "
-        "else may be able to write there. Otherwise `doctor` fails, a start only ends sessions, and a running bot "
-        "keeps the policy that it has.",
+        "and nobody else may be able to write there. Otherwise `doctor` fails, a start only ends sessions, and a "
+        "running bot keeps the policy that it has.",
         SAMPLE,
         "## `policy`: what a team allows",
         *_groups(Policy),

@@ -16,7 +16,8 @@ class Sight(StrEnum):
     OWN = "own"
     #: Approvers and administrators: everything but how to connect.
     ALL = "all"
-    #: Somebody to whom it is offered: GPUs, cloud, price, end, costs and people. Not what runs, nor where it is saved.
+    #: Somebody to whom it is offered, or a colleague: GPUs, cloud, price, end, costs and people. Not what runs, nor
+    #: where it is saved.
     FACTS = "facts"
 
     @property

@@ -93,8 +93,9 @@ def notices_line(size_gb: int, usd_said: str, policy: Policy, *, grows: bool) ->
     if not grows:
         return f"the limit includes {usd_said} for {days} of notices before unpaid data are deleted"
     most = f"{int(size_gb * policy.volume_growth):,} GB"
-    more = f"more growth needs an approval, or costs at most {usd(policy.volume_excess_usd)} beyond the limit"
-    return f"the limit includes {usd_said} for {days} of notices at up to {most}; {more} and one day"
+    excess = f"{usd(policy.volume_excess_usd)} and one day beyond the limit"
+    more = f"more growth needs an approval, or costs at most {excess}"
+    return f"the limit includes {usd_said} for {days} of notices at up to {most}; {more}"
 
 
 def bad_time(hours: Decimal) -> BoundsVerdict | None:

@@ -35,7 +35,7 @@ from providers.errors import OutcomeUnknown, ProviderError
 
 BATCH = 8
 UNCLEAR = "The cloud's reply to the launch was lost, so it is unknown whether an instance exists."
-#: An intent of this age is searched for whoever wrote it: a ledger can be replaced by a copy under a running process.
+#: An intent of this age is searched for, whichever process wrote it: a copy can replace the ledger of a running one.
 OLD_S = 60.0
 SENT_BEFORE = (
     "It was launched before, and the ledger didn't know. The ledger may be an older copy. Nothing was launched again."

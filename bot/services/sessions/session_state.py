@@ -48,10 +48,13 @@ def words(view: SessionView, now: datetime) -> str:
 def _as_of(view: SessionView, row: Instance, now: datetime) -> str:
     """Return the time of the newest sign of a machine, where that is not recent; "" where it is.
 
-    A sign is its cloud's listing, a report of its agent, or its first login.
+    A sign is its cloud's listing, a report of its agent, or its first login. A listing without it is none, and of
+    several machines only a listing shows all.
     """
-    signs = (view.listed_at, view.node.at if view.node is not None else None, row.reachable_at)
-    seen_at = max((at for at in signs if at is not None), default=None)
+    absent_at = map(datetime.fromisoformat, row.absent_at or ())
+    listed_at = min([view.listed_at, *absent_at]) if view.listed_at is not None else None
+    own = (view.node.at if view.node is not None else None, row.reachable_at) if not view.others else ()
+    seen_at = max((at for at in (listed_at, *own) if at is not None), default=None)
     if seen_at is None or now - seen_at <= RECENT:
         return ""
     return f" as of {seen_at:{'%H:%M' if seen_at.date() == now.date() else '%Y-%m-%d %H:%M'}} UTC"

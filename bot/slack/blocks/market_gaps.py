@@ -37,4 +37,4 @@ def copied(view: RequestView) -> str:
     clouds = view.quote.clouds if view.quote is not None else []
     times = [(str(one["cloud"]), str(one["copied_at"])) for one in clouds if one.get("copied_at")]
     said = (f"{safe(cloud_title(cloud), 40)} {when(datetime.fromisoformat(at))}" for cloud, at in times)
-    return f"*Offers beyond the first page, read*: {', '.join(said)}" if times else ""
+    return f"*Offers beyond the first page are from*: {', '.join(said)}" if times else ""

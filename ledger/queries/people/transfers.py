@@ -72,8 +72,12 @@ async def undecided_of(tx: AsyncSession, request_id: str) -> list[Request]:
 
 
 async def votes_of(tx: AsyncSession, request_id: str) -> list[Approval]:
-    """Return the approvals of a request and of what was requested on top of it, the oldest first."""
-    family = select(Request.id).where(or_(Request.id == request_id, Request.parent_id == request_id))
+    """Return the approvals of a request and of what was requested on top of it, the oldest first.
+
+    Only of what was approved in the end: one of two votes on a request that expired approved nothing.
+    """
+    of_session = or_(Request.id == request_id, Request.parent_id == request_id)
+    family = select(Request.id).where(of_session, Request.state == RequestState.APPROVED)
     query = select(Approval).where(Approval.request_id.in_(family), Approval.decision == "approve")
     return list(await tx.scalars(query.order_by(Approval.at, Approval.id)))
 

@@ -331,7 +331,7 @@ async def test_an_old_copy_that_cannot_be_read_again_says_since_when_it_may_be_w
     assert re.search(r"RunPod's offers are from \d\d:\d\d UTC\.", card)
     assert "heapest" not in card
     details = text_of(request_details(view, paced.ctx.policy))
-    assert "*Offers beyond the first page, read*: RunPod <!date^" in details
+    assert "*Offers beyond the first page are from*: RunPod <!date^" in details
 
 
 async def test_the_last_answer_of_a_rate_limited_cloud_says_since_when_it_may_be_wrong(w: World) -> None:

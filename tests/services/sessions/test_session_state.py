@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 from bot.api.views import session_out
@@ -12,6 +13,8 @@ from bot.services.sessions import service, session_state
 from bot.slack.blocks import listing
 from bot.slack.blocks.request import CardFacts
 from bot.slack.blocks.session.status import status
+from ledger.models import Node
+from ledger.queries.session_costs import NOTHING
 from tests.support.world import World
 
 
@@ -44,3 +47,22 @@ async def test_a_machine_whose_cloud_does_not_answer_is_running_as_of_the_last_s
     again = (await service.status(w.ctx, request_id)).session
     assert again is not None
     assert session_state.words(again, w.clock.now()) == "running"
+
+
+async def test_a_listing_without_the_machine_is_no_sign_of_it(w: World) -> None:
+    request_id = await w.ready(candidates=("vast",))
+    await w.run(600, 30)
+    view = (await service.status(w.ctx, request_id)).session
+    assert view is not None
+    assert view.instance is not None
+    now, gone_at = w.clock.now(), w.clock.now() - timedelta(minutes=7)
+    assert session_state.words(view, now) == "running"
+    view.instance.absent_at = [gone_at.isoformat(), (gone_at + timedelta(minutes=1)).isoformat()]
+    assert session_state.words(view, now) == f"running as of {gone_at:%H:%M} UTC"
+    view.instance.absent_at = []
+    # Of two machines, a report of the first one's agent says nothing about the other.
+    silent = replace(view, listed_at=gone_at)
+    reported = replace(silent, node=Node(at=now))
+    assert session_state.words(reported, now) == "running"
+    pair = replace(reported, others=((view.instance, NOTHING),))
+    assert session_state.words(pair, now) == f"running as of {gone_at:%H:%M} UTC"

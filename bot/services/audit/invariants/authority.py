@@ -12,6 +12,7 @@ names people; who is in a user group, only Slack knows. Each person is judged by
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from typing import Any
@@ -24,7 +25,7 @@ from ledger.kernel.actor import Actor
 from ledger.kernel.grant import GrantKind
 from ledger.kernel.people.transfer_state import TransferState
 from ledger.kernel.request_kind import RequestKind
-from ledger.models import Approval, Request
+from ledger.models import Approval, Request, Transfer
 from ledger.queries.audit import Books
 
 RULE = "the parts of a run need the approvers of the whole"
@@ -36,43 +37,58 @@ _ROUNDING_H = Decimal(1) / 60
 
 def check(books: Books) -> list[Violation]:
     """Check every grant that bought time, by what its run had been granted until then."""
-    requests = {row.id: row for row in books.requests}
+    rows = _Rows(books)
     return [
         violation
         for part in bought(books)
         if not part.approval.rule.startswith(BREAK_GLASS)
-        for violation in _check(books, part, requests)
+        for violation in _check(rows, part)
     ]
 
 
-def _check(books: Books, part: RunPurchase, requests: Mapping[str, Request]) -> Iterator[Violation]:
+class _Rows:
+    """The rows of the books, by the request or the session that they belong to."""
+
+    def __init__(self, books: Books) -> None:
+        self.requests = {row.id: row for row in books.requests}
+        self.overrides: defaultdict[str | None, list[Request]] = defaultdict(list)
+        self.votes: defaultdict[str, list[Approval]] = defaultdict(list)
+        self.transfers: defaultdict[str, list[Transfer]] = defaultdict(list)
+        for request in books.requests:
+            if request.kind is RequestKind.OVERRIDE_12H:
+                self.overrides[request.parent_id].append(request)
+        for vote in books.approvals:
+            if vote.decision == "approve" and not vote.approver.startswith(AUTO_APPROVAL_PREFIX):
+                self.votes[vote.request_id].append(vote)
+        for transfer in books.transfers:
+            if transfer.state == TransferState.ACCEPTED:
+                self.transfers[transfer.session_id].append(transfer)
+
+
+def _check(rows: _Rows, part: RunPurchase) -> Iterator[Violation]:
     approval, usd = part.approval, part.total.usd
-    votes = _votes(books, part, approval.request_id, approval.quote_version)
+    votes = _votes(rows, part, approval.request_id, approval.quote_version)
     if approval.two_above_usd is not None and usd > approval.two_above_usd and _number(votes) < 2:
         text = f"its run may cost ${usd} with it, above ${approval.two_above_usd}, and {_number(votes)} approved it"
         yield Violation(RULE, part.grant.id, text)
     limits = approval.policy_limits
     if limits is None:
         return
-    rows = _tiers(limits, part)
-    if rows and not any(_number([one for one in votes if _may(one, row)]) >= row["approvals"] for row in rows):
-        text = f"with it its run is in tier {rows[-1]['name']}, and {_number(votes)} approved it"
+    tiers = _tiers(limits, part)
+    if tiers and not any(_number([one for one in votes if _may(one, row)]) >= row["approvals"] for row in tiers):
+        text = f"with it its run is in tier {tiers[-1]['name']}, and {_number(votes)} approved it"
         yield Violation(TIERS, part.grant.id, f"{text}, or somebody outside its group did")
-    is_volume = requests[part.session.request_id].job.makes_volume
+    is_volume = rows.requests[part.session.request_id].job.makes_volume
     if not is_volume and part.total.hours > Decimal(limits["max_hours"]) + _ROUNDING_H:
-        yield from _override(books, part, votes, requests)
+        yield from _override(rows, part, votes)
 
 
-def _votes(books: Books, part: RunPurchase, request_id: str, version: int | None) -> list[Approval]:
+def _votes(rows: _Rows, part: RunPurchase, request_id: str, version: int | None) -> list[Approval]:
     """Return the approvals that people had given a request by the time of a grant."""
     return [
         vote
-        for vote in books.approvals
-        if vote.request_id == request_id
-        and version in (None, vote.quote_version)
-        and vote.decision == "approve"
-        and vote.at <= part.grant.created_at
-        and not vote.approver.startswith(AUTO_APPROVAL_PREFIX)
+        for vote in rows.votes[request_id]
+        if version in (None, vote.quote_version) and vote.at <= part.grant.created_at
     ]
 
 
@@ -107,34 +123,27 @@ def _key(ref: str) -> str:
     return f"{actor.kind}:{actor.id}"
 
 
-def _override(
-    books: Books, part: RunPurchase, votes: list[Approval], requests: Mapping[str, Request]
-) -> Iterator[Violation]:
+def _override(rows: _Rows, part: RunPurchase, votes: list[Approval]) -> Iterator[Violation]:
     """Check that somebody else than the owner approved so many hours: an extension is its own override."""
-    owner, hours = _key(_owner_at(books, part)), part.total.hours
+    owner, hours = _key(_owner_at(rows, part)), part.total.hours
     if part.grant.kind == GrantKind.CREATE:
         overrides = [
             one
-            for one in requests.values()
-            if one.kind is RequestKind.OVERRIDE_12H
-            and one.parent_id == part.approval.request_id
-            and one.job.hours + one.job.already_hours + _ROUNDING_H >= hours
+            for one in rows.overrides[part.approval.request_id]
+            if one.job.hours + one.job.already_hours + _ROUNDING_H >= hours
         ]
-        votes = [vote for one in overrides for vote in _votes(books, part, one.id, None)]
+        votes = [vote for one in overrides for vote in _votes(rows, part, one.id, None)]
     if not any(_key(vote.approver) != owner for vote in votes):
         limit = (part.approval.policy_limits or {}).get("max_hours")
         text = f"its run may take {hours:.2f} hours with it, above {limit}, and nobody but its owner approved that"
         yield Violation(HOURS, part.grant.id, text)
 
 
-def _owner_at(books: Books, part: RunPurchase) -> str:
+def _owner_at(rows: _Rows, part: RunPurchase) -> str:
     """Return whose the session was at the time of a grant: the first to transfer it since, or its owner."""
     since = [
         (one.closed_at, one.from_owner)
-        for one in books.transfers
-        if one.session_id == part.session.id
-        and one.state == TransferState.ACCEPTED
-        and one.closed_at is not None
-        and one.closed_at >= part.grant.created_at
+        for one in rows.transfers[part.session.id]
+        if one.closed_at is not None and one.closed_at >= part.grant.created_at
     ]
     return min(since)[1] if since else part.session.owner

@@ -64,6 +64,10 @@ async def test_the_whole_family_gets_the_new_owner(db: Database) -> None:
         asked = await rows.request(tx, RequestState.APPROVED)
         vote = await rows.approval(tx, asked)
         more = await rows.request(tx, kind=RequestKind.EXTEND, parent_id=asked.id)
+        longer = await rows.request(tx, RequestState.APPROVED, kind=RequestKind.EXTEND, parent_id=asked.id)
+        votes = [vote, await rows.approval(tx, longer)]
+        for undone in (more, await rows.request(tx, RequestState.EXPIRED, parent_id=asked.id)):
+            await rows.approval(tx, undone)  # The first of two: it approved nothing.
         session = await rows.session(tx, SessionState.RUNNING, of=asked)
         under = await rows.grant(tx, asked, by=vote, session_id=session.id)
         machine = await rows.instance(tx, of=session, under=under)
@@ -93,7 +97,7 @@ async def test_the_whole_family_gets_the_new_owner(db: Database) -> None:
             tx.add(Share(request_id=asked.id, person=person, shared_by=rows.ADA.ref, created_at=START))
         await tx.flush()
         assert [one.id for one in await transfers.undecided_of(tx, asked.id)] == [more.id]
-        assert [one.id for one in await transfers.votes_of(tx, asked.id)] == [vote.id]
+        assert [one.id for one in await transfers.votes_of(tx, asked.id)] == [one.id for one in votes]
         await transfers.change_owner(tx, session, rows.BEN.ref, [rows.BEN.ref], START + HOUR)
     async with db.read() as tx:
         assert (await tx.get_one(Session, session.id)).owner == rows.BEN.ref
