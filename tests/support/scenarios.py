@@ -6,7 +6,7 @@ the people's screens, the cloud's truth, the ledger and the digest must tell the
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -14,6 +14,8 @@ from decimal import Decimal
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Any
+
+import pytest
 
 from bot.practice.faults import SlackFault
 from bot.practice.model import ChatMessage
@@ -211,3 +213,30 @@ async def scene(
         yield built
         violations = await stage.w.violations()
         assert violations == []
+
+
+#: Slack well comes with every run of the suite; how it is without Slack, or without the owner, with a whole one.
+every_way = pytest.mark.parametrize(
+    "slack", [pytest.param(slack, marks=[] if slack is Slack.WELL else [pytest.mark.slow]) for slack in Slack]
+)
+
+
+def ways(names: Iterable[str], *, away: Collection[str], like: Collection[str]) -> pytest.MarkDecorator:
+    """Each of these reasons with Slack well, on one database, and with Slack down, on the other.
+
+    An owner whom nobody reaches is for those in `away`. The rest, and what Slack's being down does to those in `like`,
+    which go the way of another reason, is for a soak.
+    """
+    found = []
+    for name in names:
+        later = {Slack.DOWN: name in like, Slack.AWAY: name not in away}
+        for slack in Slack:
+            mark = pytest.mark.soak_only if later.get(slack) else pytest.mark.slow
+            marks = [mark] if later.get(slack) or slack is not Slack.WELL else []
+            found.append(pytest.param(name, slack, marks=marks, id=f"{name}-{slack}"))
+    return pytest.mark.parametrize(("name", "slack"), found)
+
+
+def reached(slack: Slack) -> str:
+    """Who reads what is about her session."""
+    return FALLBACK if slack is Slack.AWAY else OWNER

@@ -5,7 +5,7 @@ With Slack well, with Slack down throughout, and with an owner whom no message r
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -23,7 +23,7 @@ from ledger.models import Option
 from providers.sandbox.vast.account import Contract
 from providers.sandbox.vast.sandbox import VastSandbox
 from tests.support.clock import SteppedClock
-from tests.support.scenarios import FALLBACK, OWNER, Scene, Slack, scene
+from tests.support.scenarios import FALLBACK, OWNER, Scene, Slack, every_way, reached, scene, ways
 
 LINE = '/gpu provision 1x4090 2h clouds=vast for="fine-tune"'
 SPOT = f"{LINE} spot=yes"
@@ -36,38 +36,12 @@ SECOND = timedelta(seconds=1)
 ANSWER = timedelta(seconds=30)
 GRACE = timedelta(minutes=10)
 
-#: Slack well comes with every run of the suite; how it is without Slack, or without the owner, with a whole one.
-every_way = pytest.mark.parametrize(
-    "slack", [pytest.param(slack, marks=[] if slack is Slack.WELL else [pytest.mark.slow]) for slack in Slack]
-)
-
-
-def ways(names: Iterable[str], *, away: Collection[str], like: Collection[str]) -> pytest.MarkDecorator:
-    """Each of these reasons with Slack well, on one database, and with Slack down, on the other.
-
-    An owner whom nobody reaches is for those in `away`. The rest, and what Slack's being down does to those in `like`,
-    which go the way of another reason, is for a soak.
-    """
-    found = []
-    for name in names:
-        later = {Slack.DOWN: name in like, Slack.AWAY: name not in away}
-        for slack in Slack:
-            mark = pytest.mark.soak_only if later.get(slack) else pytest.mark.slow
-            marks = [mark] if later.get(slack) or slack is not Slack.WELL else []
-            found.append(pytest.param(name, slack, marks=marks, id=f"{name}-{slack}"))
-    return pytest.mark.parametrize(("name", "slack"), found)
-
 
 def contract(s: Scene) -> Contract:
     """What Vast.ai really rents to us."""
     vast = s.stage.w.clouds["vast"]
     assert isinstance(vast, VastSandbox)
     return next(iter(vast.account.instances.values()))
-
-
-def reached(slack: Slack) -> str:
-    """Who reads what is about her session."""
-    return FALLBACK if slack is Slack.AWAY else OWNER
 
 
 async def told_in_the_end(s: Scene, slack: Slack, code: str, why: str) -> None:
