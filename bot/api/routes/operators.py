@@ -48,7 +48,8 @@ from bot.services.runtime.commands import Reply
 from ledger.kernel.states import OrphanState
 from ledger.queries.access import owned_sessions
 from ledger.queries.lookups import instances_page
-from ledger.queries.orphans import every_orphan, unknown_instances
+from ledger.queries.orphans import every_orphan
+from ledger.queries.recovery.older import recovery
 from providers.contract import Preflight
 from providers.registry import REGISTRY
 

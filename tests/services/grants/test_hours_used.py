@@ -85,7 +85,7 @@ async def test_a_replacement_is_not_bought_after_the_approved_end_nor_in_recover
 
     async def may(at: timedelta) -> bool:
         async with w.ctx.db.write() as tx:
-            return await launch.may_send(w.ctx, tx, held, grant.id, waiting.session_id, w.clock.now() + at)
+            return await launch_spec.may_send(w.ctx, tx, held, grant.id, waiting.session_id, w.clock.now() + at)
 
     assert not await may(timedelta(0))  # An instance that the ledger does not know waits for an operator.
     await recovery_mode.condemn(w.ctx.db, stray.id, ADA, "a test", w.clock.now())

@@ -1,0 +1,101 @@
+"""Store and word what the records know and an older ledger lacks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from pydantic import TypeAdapter
+
+from bot.rules.instances.ledger_age import Doubt, LedgerAge, age_text
+from bot.rules.values.phrases import cloud_title
+from ledger.kernel.ids import short_id
+from ledger.kernel.must_end import MustEnd
+
+
+@dataclass(frozen=True, slots=True)
+class LaterEnd:
+    """A session whose recorded end is later than the ledger's."""
+
+    rental_id: str
+    ledger_end: datetime
+    recorded_end: datetime
+
+    @property
+    def sentence(self) -> str:
+        """Say what differs."""
+        was, now = (f"{at:%Y-%m-%d %H:%M} UTC" for at in (self.ledger_end, self.recorded_end))
+        return f"Session {short_id(self.rental_id)} ends {now}; the ledger had {was}."
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownMachine:
+    """An instance that a record has and the ledger lacks."""
+
+    instance_id: str
+    rental_id: str
+    name: str
+    cloud: str
+    ref: str
+    ends_at: datetime | None
+
+    @property
+    def sentence(self) -> str:
+        """Say what is missing."""
+        end = "" if self.ends_at is None else f", approved until {self.ends_at:%Y-%m-%d %H:%M} UTC"
+        where = f"{cloud_title(self.cloud)} instance {self.ref or self.name}"
+        return f"The ledger lacks {where} of session {short_id(self.rental_id)}{end}."
+
+
+@dataclass(frozen=True, slots=True)
+class OlderFacts:
+    """Why the ledger counts as older, and each difference from its records."""
+
+    age: LedgerAge
+    ends: tuple[LaterEnd, ...] = ()
+    unknown: tuple[UnknownMachine, ...] = ()
+
+    def with_age(self, age: LedgerAge) -> OlderFacts:
+        """Return the facts with the greater of two ages; a comparison counts more than the lack of any record."""
+        ranked = (Doubt.NO_RECORD, Doubt.CONTRADICTED, Doubt.RESTORED, Doubt.BEHIND)
+        key = max((age, self.age), key=lambda one: (ranked.index(one.doubt), one.events))
+        return replace(self, age=key)
+
+    def with_ends(self, ends: list[LaterEnd]) -> OlderFacts:
+        """Return the facts with further ends: of one session the ledger's first and the latest recorded one."""
+        merged = {one.rental_id: one for one in self.ends}
+        for one in ends:
+            before = merged.get(one.rental_id)
+            merged[one.rental_id] = one if before is None else replace(before, recorded_end=one.recorded_end)
+        return replace(self, ends=tuple(merged.values()))
+
+    def with_unknown(self, records: list[MustEnd]) -> OlderFacts:
+        """Return the facts with further instances that the ledger lacks."""
+        merged = {one.instance_id: one for one in self.unknown}
+        for one in records:
+            end = one.deadline
+            merged[one.instance_id] = UnknownMachine(one.instance_id, one.rental_id, one.name, one.cloud, one.ref, end)
+        return replace(self, unknown=tuple(merged.values()))
+
+    @property
+    def sentences(self) -> list[str]:
+        """Say how old the ledger is, and then each difference."""
+        return [age_text(self.age), *(one.sentence for one in (*self.ends, *self.unknown))]
+
+    @property
+    def differences(self) -> int:
+        """Return how many differences there are."""
+        return len(self.ends) + len(self.unknown)
+
+
+_ADAPTER: TypeAdapter[OlderFacts] = TypeAdapter(OlderFacts)
+
+
+def read_facts(text: str) -> OlderFacts:
+    """Read the facts as they are stored."""
+    return _ADAPTER.validate_json(text)
+
+
+def facts_text(facts: OlderFacts) -> str:
+    """Write the facts as they are stored."""
+    return _ADAPTER.dump_json(facts).decode()
