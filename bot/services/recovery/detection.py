@@ -90,15 +90,20 @@ async def _without_records(tx: Tx, me: str, now: datetime) -> LedgerAge | None:
     return LedgerAge(Doubt.NO_RECORD)
 
 
-async def begin(ctx: Context, tx: Tx, age: LedgerAge, records: Sequence[MustEnd], now: datetime) -> None:
+async def begin(ctx: Context, tx: Tx, age: LedgerAge | None, records: Sequence[MustEnd], now: datetime) -> None:
     """Begin recovery mode, or add to it what these records know: later ends, and instances that the ledger lacks.
 
     The later ends are taken into the ledger at once, so that everything that ends or warns follows them. Operators are
-    paged, and once more for each pause in which nobody accepts the ledger.
+    paged, and once more for each pause in which nobody accepts the ledger. Without an `age`, recovery mode is on already.
     """
     mark = await older_mark(tx)
     before = read_facts(mark.value) if mark is not None else None
-    facts = before.with_age(age) if before is not None else OlderFacts(age)
+    if before is not None:
+        facts = before if age is None else before.with_age(age)
+    elif age is not None:
+        facts = OlderFacts(age)
+    else:
+        return
     instances, sessions = await rows_of(tx, [one.instance_id for one in records])
     facts = facts.with_unknown([one for one in records if one.instance_id not in instances])
     facts = facts.with_ends(await _take_later_ends(tx, records, instances, sessions, now))

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bot.rules.approvals.approvers import slack_account
-from bot.rules.instances.ledger_age import Doubt, EpochEntry, LedgerAge, with_latest_ends
+from bot.rules.instances.ledger_age import EpochEntry, with_latest_ends
 from bot.rules.instances.watchdog import Ability, EndOrder, due
 from bot.rules.values.phrases import plural
 from bot.services.recovery.detection import Compared, begin, compare
@@ -295,9 +295,8 @@ class EndWatchdog:
         """Begin recovery mode in the ledger where it is older than its records, or add what the copy knows."""
         if self._compared is None or not self._compared.is_older:
             return
-        age = self._compared.age or LedgerAge(Doubt.CONTRADICTED)
         async with self.ctx.db.write() as tx:
-            await begin(self.ctx, tx, age, self.copy.rows, now)
+            await begin(self.ctx, tx, self._compared.age, self.copy.rows, now)
 
     async def watch_writes(self) -> None:
         """Page the operators when no write worked for 20 s, and notify them when one works again."""

@@ -158,7 +158,7 @@ _CREATES = (
     Guard(
         "nothing is bought in recovery mode",
         Law.DECISION,
-        (Edit("bot.services.runtime.recovery_mode", "    return bool(await waiting_orphans(tx))", "    return False"),),
+        (Edit("bot.services.runtime.recovery_mode", "    return bool(await recovery(tx))", "    return False"),),
         test="tests/services/grants/test_hours_used.py"
         "::test_a_replacement_is_not_bought_after_the_approved_end_nor_in_recovery",
     ),

@@ -10,6 +10,7 @@ from decimal import Decimal
 from bot.services.audit.invariants.volumes import notices
 from bot.services.audit.invariants.world import Truth, Violation
 from ledger.kernel.entry_kind import EntryKind
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.money import CENT
 from ledger.kernel.states import GrantState, InstanceState, is_terminal
 from ledger.models import Instance, LedgerEntry, Session
@@ -94,13 +95,21 @@ def _late_usd(books: Books, session: Session, bill_steps_s: Mapping[str, int]) -
             continue
         end = max(session.deadline, row.checkpoint_until or session.deadline)
         # A volume that outgrew its amount is kept for its days of notices, whatever they cost.
-        end = min([end, *notices(books, session.id)])
+        # Neither does the time until an end that only a record knew: what paid for it is in the lost part of the ledger.
+        end = min([end, *notices(books, session.id), *_own_ends(books, session.id)])
         until = row.billing_until or _booked_until(books, row)
         if until is not None and until > end:
             # A step that has started is billed in full.
             late_s = (until - end).total_seconds() + bill_steps_s.get(row.cloud, 1)
             late += row.price_usd_h * Decimal(late_s) / 3600
     return late
+
+
+def _own_ends(books: Books, session_id: str) -> list[datetime]:
+    """Return the ends that the ledger itself knew of a session whose later end came from a record."""
+    kind = EventKind.SESSION_END_RECORDED
+    taken = [event for event in books.events if event.kind == kind and event.subject == session_id]
+    return [datetime.fromisoformat(event.data["before"]) for event in taken]
 
 
 def _booked_until(books: Books, row: Instance) -> datetime | None:
