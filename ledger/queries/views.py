@@ -38,8 +38,8 @@ from ledger.queries.jobs.command_claims import ended_counts
 from ledger.queries.jobs.resume_points import resume_sentences
 from ledger.queries.lookups import current_quote, open_advances, override_of, session_of
 from ledger.queries.nodes import nodes_of
-from ledger.queries.recovery.older import recovery
 from ledger.queries.people.credentials import secrets_named
+from ledger.queries.recovery.older import recovery
 from ledger.queries.retained_disks import open_disks
 from ledger.queries.runs.graces import graces_of_sessions
 from ledger.queries.runs.machines import machines

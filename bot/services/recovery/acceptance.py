@@ -6,16 +6,16 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 
+from bot.rules.instances.older_facts import OlderFacts, read_facts
 from bot.rules.values.command_text import cli_command
 from bot.rules.values.phrases import plural
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.grants import advances, reopen, reservations
 from bot.services.notifications import request_message
 from bot.services.people import direct_messages
-from bot.services.recovery.detection import SUBJECT
-from bot.services.recovery.facts import OlderFacts, read_facts
 from bot.services.runtime.commands import Reply, refuse
 from bot.services.runtime.context import Context
+from bot.services.runtime.older_ledger import SUBJECT
 from ledger.core import Tx, amend, lock_family, record
 from ledger.kernel.actor import SYSTEM, Actor
 from ledger.kernel.event_kind import EventKind

@@ -8,28 +8,24 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from bot.rules.instances.ledger_age import Doubt, EpochEntry, LedgerAge, NamedEvent, age_of, age_page
+from bot.rules.instances.older_facts import LaterEnd, OlderFacts, read_facts
 from bot.services.instances.transitions import ends_at
 from bot.services.notifications.paging import page_in
-from bot.services.recovery.facts import LaterEnd, OlderFacts, facts_text, read_facts
 from bot.services.runtime.context import Context
 from bot.services.runtime.ends_copy import EndsCopy
 from bot.services.runtime.event_content import named
-from ledger.core import Tx, amend, lock_family, record
-from ledger.kernel.actor import SYSTEM
-from ledger.kernel.event_kind import EventKind
+from bot.services.runtime.older_ledger import SUBJECT, note, record_later_end
+from ledger.core import Tx, amend, lock_family
 from ledger.kernel.job import volume_of
 from ledger.kernel.must_end import MustEnd
 from ledger.kernel.states import ENDABLE_SESSION, OPEN_INSTANCE
 from ledger.models import Instance, Session
 from ledger.queries.ends import ALIVE, other_replicas
 from ledger.queries.recovery.age import journal_age
-from ledger.queries.recovery.older import accepted, note_older, older_mark, rents_anything, rows_of
+from ledger.queries.recovery.older import accepted, older_mark, rents_anything, rows_of
 
-#: What operators are paged about, and what its events are about.
-SUBJECT = "ledger/older"
 #: The next page comes so much before its pause ends.
 EARLY = timedelta(seconds=60)
-LATER_END = "A record knows this end. The extension is in the part of the ledger that is lost."
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +90,7 @@ async def begin(ctx: Context, tx: Tx, age: LedgerAge | None, records: Sequence[M
     """Begin recovery mode, or add to it what these records know: later ends, and instances that the ledger lacks.
 
     The later ends are taken into the ledger at once, so that everything that ends or warns follows them. Operators are
-    paged, and once more for each pause in which nobody accepts the ledger. Without an `age`, recovery mode is on already.
+    paged, and once more for each pause in which nobody accepts the ledger. Without an `age` it is on already.
     """
     mark = await older_mark(tx)
     before = read_facts(mark.value) if mark is not None else None
@@ -107,10 +103,7 @@ async def begin(ctx: Context, tx: Tx, age: LedgerAge | None, records: Sequence[M
     instances, sessions = await rows_of(tx, [one.instance_id for one in records])
     facts = facts.with_unknown([one for one in records if one.instance_id not in instances])
     facts = facts.with_ends(await _take_later_ends(tx, records, instances, sessions, now))
-    if before is None:
-        record(tx, now, SYSTEM, SUBJECT, EventKind.LEDGER_OLDER, reason=" ".join(facts.sentences[:1]))
-    if facts != before:
-        await note_older(tx, facts_text(facts), now)
+    await note(tx, facts, before, now)
     # A little early, so that the next page is there before the ends that wait for it.
     since = now - mark.at + EARLY if mark is not None else timedelta()
     number = int(since.total_seconds() // ctx.timing.recovery_page_s)
@@ -136,9 +129,7 @@ async def _take_later_ends(
         session = await tx.get_one(Session, session.id, populate_existing=True)
         if session.state not in ENDABLE_SESSION or session.deadline is None or one.deadline <= session.deadline:
             continue
-        ends = {"before": session.deadline.isoformat(), "after": one.deadline.isoformat()}
-        record(tx, now, SYSTEM, session.id, EventKind.SESSION_END_RECORDED, reason=LATER_END, data=ends)
-        later.append(LaterEnd(session.request_id, session.deadline, one.deadline))
+        later.append(record_later_end(tx, session, one.deadline, now))
         await ends_at(tx, session, one.deadline, now)
         if volume_of(session.gpu):
             await amend(tx, Session, session.id, volume_ends_at=one.deadline)

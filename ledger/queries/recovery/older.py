@@ -138,9 +138,7 @@ async def missing_machines(tx: AsyncSession, at: datetime, unlisted: Collection[
     return sorted({session_id for session_id, absent_at, cloud in rows if absent_at or cloud in unlisted})
 
 
-async def rows_of(
-    tx: AsyncSession, instance_ids: Sequence[str]
-) -> tuple[dict[str, Instance], dict[str, Session]]:
+async def rows_of(tx: AsyncSession, instance_ids: Sequence[str]) -> tuple[dict[str, Instance], dict[str, Session]]:
     """Return the instances with these ids, and their sessions, by their ids."""
     instances = {row.id: row for row in await tx.scalars(select(Instance).where(Instance.id.in_(instance_ids)))}
     ids = {row.session_id for row in instances.values()}

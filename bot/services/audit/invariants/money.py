@@ -95,7 +95,7 @@ def _late_usd(books: Books, session: Session, bill_steps_s: Mapping[str, int]) -
             continue
         end = max(session.deadline, row.checkpoint_until or session.deadline)
         # A volume that outgrew its amount is kept for its days of notices, whatever they cost.
-        # Neither does the time until an end that only a record knew: what paid for it is in the lost part of the ledger.
+        # What paid for the time until an end that only a record knew is in the lost part of the ledger.
         end = min([end, *notices(books, session.id), *_own_ends(books, session.id)])
         until = row.billing_until or _booked_until(books, row)
         if until is not None and until > end:

@@ -1,7 +1,8 @@
-"""Store and word what the records know and an older ledger lacks."""
+"""Word what the records know and an older ledger lacks, and write it as it is stored."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -61,7 +62,7 @@ class OlderFacts:
         key = max((age, self.age), key=lambda one: (ranked.index(one.doubt), one.events))
         return replace(self, age=key)
 
-    def with_ends(self, ends: list[LaterEnd]) -> OlderFacts:
+    def with_ends(self, ends: Sequence[LaterEnd]) -> OlderFacts:
         """Return the facts with further ends: of one session the ledger's first and the latest recorded one."""
         merged = {one.rental_id: one for one in self.ends}
         for one in ends:
@@ -69,7 +70,7 @@ class OlderFacts:
             merged[one.rental_id] = one if before is None else replace(before, recorded_end=one.recorded_end)
         return replace(self, ends=tuple(merged.values()))
 
-    def with_unknown(self, records: list[MustEnd]) -> OlderFacts:
+    def with_unknown(self, records: Sequence[MustEnd]) -> OlderFacts:
         """Return the facts with further instances that the ledger lacks."""
         merged = {one.instance_id: one for one in self.unknown}
         for one in records:
