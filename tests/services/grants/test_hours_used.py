@@ -7,6 +7,7 @@ from decimal import Decimal
 
 from bot.services.approvals.break_glass import BreakGlass, break_glass
 from bot.services.grants import override as grant_override
+from bot.services.instances import launch_spec
 from bot.services.runtime import recovery_mode
 from ledger.core.claims import Claim
 from ledger.kernel.actor import Actor, ActorKind

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sqlite3
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, closing
@@ -75,11 +74,9 @@ class Service:
 
     async def run(self, seconds: float, step_s: float = 15.0) -> None:
         """Let time pass: the jobs and the watchdog take their turns at each step."""
-        left_s = seconds
-        while left_s > 0:
-            step = min(step_s, left_s)
-            self.w.clock.advance(step)
-            left_s -= step
+        while seconds > 0:
+            self.w.clock.advance(min(step_s, seconds))
+            seconds -= step_s
             await self.dog.look()
             await self.dog.probe()
             await self.w.settle(4)
@@ -88,8 +85,12 @@ class Service:
         """Accept the ledger as an operator."""
         return await acceptance.accept(self.w.ctx, Accept(ADA, keeps_approvals), unlisted)
 
-    async def said(self) -> list[str]:
-        """What `recover` says about the ledger's age."""
+    async def violations(self) -> list[str]:
+        """What must never be, but that the ledger lacks what was sent after it was copied."""
+        return [one for one in await self.w.violations() if not one.startswith("intent before instance")]
+
+    async def differences(self) -> list[str]:
+        """What `recover` says: how old the ledger is, and each difference."""
         facts = await acceptance.older_facts(self.w.ctx)
         return facts.sentences if facts is not None else []
 
@@ -107,11 +108,11 @@ async def service(w: World, folder: Path, name: str, folders: Sequence[Path] = (
 
 @asynccontextmanager
 async def restarted(
-    before: Service, url: str, name: str = "later", folders: Sequence[Path] = ()
+    before: Service, url: str, name: str = "later", folders: Sequence[Path] = (), folder: Path | None = None
 ) -> AsyncIterator[Service]:
-    """Another process that starts with a copy of the ledger, in the folder of the one before."""
+    """Another process that starts with a ledger, in the folder of the one before or in its own."""
     w = before.w.replica(url)
-    built = await service(w, before.folder, name, folders)
+    built = await service(w, folder or before.folder, name, folders)
     try:
         yield built
     finally:
@@ -123,10 +124,3 @@ def lose_records(folder: Path) -> None:
     """Lose the epoch and the copy of what must end."""
     for name in (EPOCH, ends_copy.NAME):
         (folder / name).unlink(missing_ok=True)
-
-
-def keep(folder: Path, name: str) -> Path:
-    """Copy a folder's epoch file to another folder."""
-    (folder / name).mkdir()
-    shutil.copy(folder / EPOCH, folder / name / EPOCH)
-    return folder / name
