@@ -7,12 +7,14 @@ from decimal import Decimal
 
 import pytest
 
+from bot.services.instances.adoption import Adopt, adopt_orphan
 from bot.services.runtime import ends_copy
 from ledger.kernel.end_reason import EndReason
 from ledger.kernel.event_kind import EventKind
+from ledger.kernel.job import SpotPolicy
 from ledger.kernel.states import InstanceState, OrphanState, RequestState, SessionState
 from tests.services.recovery.restoring import ADA, Copies, Service, lose_records, restarted
-from tests.support.world import ALICE, World
+from tests.support.world import ALICE, BOB, CHANNEL, World, facts
 
 HOUR_S = 3600.0
 
@@ -150,11 +152,12 @@ async def test_a_machine_that_the_ledger_lacks_is_listed_and_left_alone(running:
 @pytest.mark.slow
 async def test_a_replacement_of_the_lost_part_is_not_bought_a_second_time(running: Service, copies: Copies) -> None:
     w = running.w
-    request_id = await w.running(candidates=("runpod",), hours=Decimal(4))
+    w.tune(price_tolerance=Decimal(3), grace_usd=Decimal(0))
+    request_id = await w.running(candidates=("vast",), spot=SpotPolicy.YES)
     copy = await copies.take(*running.databases)
     (first,) = w.instances()
-    w.clouds["runpod"].disturb(first.ref, "vanish")
-    await running.run(400, 20)
+    w.clouds["vast"].disturb(first.ref, "outbid_a")
+    await running.run(900, 30)
     assert [row.state for row in (await w.view(request_id)).instances] == [InstanceState.GONE, InstanceState.LIVE]
     creates = len(w.engine.creates)
     async with restarted(running, copy) as later:
@@ -162,15 +165,19 @@ async def test_a_replacement_of_the_lost_part_is_not_bought_a_second_time(runnin
         assert (await later.accept()).ok
         (orphan,) = (await later.w.books()).orphans
         assert orphan.state is OrphanState.QUARANTINED
+        adopted = Adopt(orphan.id, Decimal(1), facts(BOB), ALICE, "it trains", CHANNEL)
+        assert (await adopt_orphan(later.w.ctx, adopted)).code == "adopted"
         await later.run(600, 30)
         assert len(w.engine.creates) == creates
+        assert (await states(later.w, request_id))[1] is not SessionState.RUNNING
 
 
 @pytest.mark.slow
 async def test_an_auto_approval_of_the_lost_part_is_not_given_again(running: Service, copies: Copies) -> None:
     w = running.w
-    w.tune(auto_approve_below_usd=Decimal(50), auto_approve_daily_usd=Decimal(200))
-    reply = await w.ask(candidates=("runpod",))
+    until = (w.clock.now() + timedelta(days=1)).date()
+    w.tune(auto_approve_below_usd=Decimal(5), auto_approve_signed_by="operator:ada", auto_approve_until=until)
+    reply = await w.ask(candidates=("vast",))
     request_id = str(reply.data["request_id"])
     copy = await copies.take(*running.databases)
     await running.run(60)
