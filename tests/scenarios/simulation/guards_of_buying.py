@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.scenarios.simulation.guard import Edit, Guard, Law
 
 LAUNCH, DECISIONS = "bot.services.instances.launch", "bot.services.approvals.decisions"
+LAUNCH_SPEC = "bot.services.instances.launch_spec"
 DECISION = "bot.rules.approvals.decision"
 MOVES, CLAIMS = "ledger.core.moves", "ledger.core.claims"
 CREATES, LATE = "tests/scenarios/faults/test_creates.py", "tests/scenarios/faults/test_late_answers.py"
@@ -143,7 +144,7 @@ _CREATES = (
         Law.DECISION,
         (
             Edit(
-                LAUNCH,
+                LAUNCH_SPEC,
                 "        raise StaleMove(session.id, str(session.state), str(SessionState.PROVISIONING))",
                 "        pass",
             ),
@@ -172,7 +173,7 @@ _CREATES = (
                 "    if False:\n        return 0  # Nothing is claimed",
             ),
             Edit(
-                LAUNCH,
+                LAUNCH_SPEC,
                 "    if clock_problem(ctx.clock) or await recovery_mode.is_on(tx):",
                 "    if await recovery_mode.is_on(tx):",
             ),
@@ -326,7 +327,7 @@ _DECISIONS = (
     Guard(
         "an approval ends",
         Law.DECISION,
-        (Edit(LAUNCH, "if grant.state is not GrantState.OPEN or now >= grant.until:", "if False:"),),
+        (Edit(LAUNCH_SPEC, "if grant.state is not GrantState.OPEN or now >= grant.until:", "if False:"),),
         test=f"{REQUOTE}::test_an_approval_that_is_not_used_in_time_buys_nothing",
     ),
     Guard(
