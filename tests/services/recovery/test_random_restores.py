@@ -105,8 +105,8 @@ async def _adopt_all(later: Service, ends: Mapping[str, datetime]) -> None:
     refs = {one.ref: str(one.name) for one in later.w.instances()}
     for one in (await later.w.books()).orphans:
         if one.state is OrphanState.QUARANTINED:
-            until = ends.get(refs[one.ref], later.w.clock.now() + timedelta(hours=1))
-            hours = Decimal(int((until - later.w.clock.now()).total_seconds() // 36) + 1) / 100
+            left_s = (ends.get(refs[one.ref], later.w.clock.now()) - later.w.clock.now()).total_seconds()
+            hours = Decimal(int(left_s // 36) + 1) / 100 if left_s > 0 else Decimal(1)
             command = Adopt(one.id, hours, facts(BOB), ALICE, "it trains", CHANNEL)
             assert (await adopt_orphan(later.w.ctx, command)).code == "adopted"
 

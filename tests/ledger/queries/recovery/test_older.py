@@ -53,7 +53,7 @@ async def test_an_older_ledger_is_on_until_it_is_accepted(db: Database) -> None:
 async def test_what_is_not_sent_yet_counts_by_its_approval(db: Database) -> None:
     async with db.write() as tx:
         assert not await rents_anything(tx)
-        ready = await rows.instance(tx)
+        ready = await rows.instance(tx, InstanceState.READY)
     async with db.read() as tx:
         assert ready.state is InstanceState.READY
         assert await rents_anything(tx)
