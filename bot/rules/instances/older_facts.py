@@ -81,7 +81,8 @@ class OlderFacts:
     @property
     def sentences(self) -> list[str]:
         """Say how old the ledger is, and then each difference."""
-        return [age_text(self.age), *(one.sentence for one in (*self.ends, *self.unknown))]
+        ends, unknown = (one.sentence for one in self.ends), (one.sentence for one in self.unknown)
+        return [age_text(self.age), *ends, *unknown]
 
     @property
     def differences(self) -> int:

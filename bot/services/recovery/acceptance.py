@@ -116,7 +116,8 @@ def _accepted(voided: _Voided, *, keeps_approvals: bool) -> str:
         return "The ledger is accepted. Earlier approvals stay in force, and GPU Shopper buys again."
     launches = "1 approved launch was" if voided.launches == 1 else f"{voided.launches} approved launches were"
     in_advance = f"{plural(voided.advances, 'approval')} in advance {'is' if voided.advances == 1 else 'are'} void"
+    missing = f" No replacement is launched for {plural(voided.missing, 'missing machine')}." if voided.missing else ""
     return (
         f"The ledger is accepted, and GPU Shopper buys again. {launches} cancelled, and {in_advance}. "
-        "Their people can request again."
+        f"Their people can request again.{missing}"
     )

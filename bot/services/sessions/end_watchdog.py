@@ -287,8 +287,8 @@ class EndWatchdog:
             log.warning("the ledger takes no write: %s", self.problem)
             return False
         self.problem, self.wrote_at_s = "", self.ctx.clock.monotonic()
-        await self._note_older(now)
         await self._record()
+        await self._note_older(now)
         return True
 
     async def _note_older(self, now: datetime) -> None:

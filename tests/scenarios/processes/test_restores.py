@@ -1,4 +1,4 @@
-"""A restore under real processes: the start compares, ends keep the latest record, and operators accept by a command."""
+"""A restore under real processes: ends keep the latest record, and operators accept the copy by a command."""
 
 from __future__ import annotations
 

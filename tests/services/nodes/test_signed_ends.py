@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -9,10 +10,13 @@ from decimal import Decimal
 
 import pytest
 
+from bot.agent.settings import read as read_settings
 from bot.rules.nodes.checkins import Report
 from bot.services.nodes import enrollment, signed_ends
+from bot.services.nodes.checkins import CheckinReply, Checkins
 from bot.services.nodes.signed_ends import SignedEnd
 from bot.services.recovery.acceptance import older_facts
+from bot.services.runtime import recovery_mode
 from ledger.engine.db import Database
 from ledger.queries.nodes import NodeContext, node_contexts
 from providers.sandbox.clock import SandboxTiming
@@ -73,6 +77,32 @@ async def test_beside_an_older_ledger_an_agent_keeps_the_latest_end_that_it_has(
     assert signed_ends.end_to_sign(older, later, 5) is None
     assert signed_ends.end_to_sign(older, earlier, 5) == until
     assert (signed_ends.shows_more(older, later, 5), signed_ends.shows_more(older, earlier, 5)) == (True, False)
+
+
+async def test_a_restored_ledger_learns_a_later_end_from_a_check_in(noded: World) -> None:
+    """The agent was answered in the lost part: its end has a number that this ledger has not stored."""
+    w = noded
+    request_id = await w.running(candidates=("runpod",), hours=Decimal(1))
+    stands = await context_of(w, request_id)
+    until = stands.approved_until
+    assert until is not None
+    row = (await w.view(request_id)).instances[-1]
+    truth = next(one for one in w.instances() if one.ref == row.ref)
+    token = read_settings({**w.clouds["runpod"].variables(truth.ref), **w.clouds["runpod"].injected(truth.ref)})
+    checkins = Checkins(w.ctx)
+    report = replace(shown(w, row.id, 41, until + HOUR), seq=42)
+    answer = await checkins.take(token.boot_token, report)
+    assert isinstance(answer, CheckinReply)
+    assert json.loads(answer.message)["deadline_s"] is None
+    async with w.ctx.db.read() as tx:
+        assert await recovery_mode.is_on(tx)
+    session = (await w.view(request_id)).session
+    assert session is not None
+    assert session.deadline is not None
+    assert int(session.deadline.timestamp()) == int((until + HOUR).timestamp())
+    answer = await checkins.take(token.boot_token, replace(report, seq=43))
+    assert isinstance(answer, CheckinReply)
+    assert json.loads(answer.message)["deadline_s"] == int((until + HOUR).timestamp())
 
 
 async def test_a_later_end_that_an_agent_has_is_taken_into_the_ledger(noded: World) -> None:

@@ -15,6 +15,7 @@ from ledger.kernel.states import InstanceState, OrphanState, RequestState, Sessi
 from tests.services.recovery.restoring import Copies, Service, lose_records, restarted
 from tests.support.world import ALICE, BOB, CAROL, CHANNEL, DAVE, World, facts
 
+pytestmark = pytest.mark.timeout(600)  # Six hours of a team on a busy machine.
 SEEDS, QUICK = range(20), (0, 3)
 LONGEST_S = 6 * 3600.0
 CLOUDS = ("runpod", "vast", "lambda")
@@ -41,7 +42,7 @@ class Team:
         while self.w.clock.now() < end:
             await self._act()
             left_s = (end - self.w.clock.now()).total_seconds()
-            await self.service.run(min(left_s, self.random.uniform(300, 1500)), 300)
+            await self.service.run(min(left_s, self.random.uniform(300, 1500)), 600)
 
     async def _act(self) -> None:
         act = self.random.choice((self._request, self._request, self._extend, self._end, self._wait))
@@ -95,7 +96,7 @@ async def _lives(later: Service, ends: Mapping[str, datetime], seconds: float) -
     """Let time pass: nothing may end before its approved end."""
     stop = later.w.clock.now() + timedelta(seconds=seconds)
     while later.w.clock.now() < stop:
-        await later.run(120, 120)
+        await later.run(240, 240)
         early = {name for name, end in ends.items() if end > later.w.clock.now()} - set(later.w.alive())
         assert not early, f"{early} ended early at {later.w.clock.now()}"
 
