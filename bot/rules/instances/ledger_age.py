@@ -43,7 +43,7 @@ class EpochEntry:
 
     def with_event(self, event: NamedEvent, at: datetime) -> EpochEntry:
         """Return the entry with one more event, which its ledger has from now on."""
-        others = [one for one in self.events if one.id != event.id]
+        others = [earlier for earlier in self.events if earlier.id != event.id]
         return replace(self, at=max(self.at, at), events=tuple([*others, event][-NAMED:]))
 
 
@@ -65,14 +65,14 @@ class LedgerAge:
     record_at: datetime | None = None
 
 
-def age_of(entries: Collection[EpochEntry], found: Mapping[str, str], events: int) -> LedgerAge | None:
+def age_of(entries: Collection[EpochEntry], hashes: Mapping[str, str], events: int) -> LedgerAge | None:
     """Return how much older than its epoch the ledger is; None when it has all that every entry names.
 
-    `found` are the hashes of those named events that the ledger has, and `events` is how many it has in all. Positions
+    `hashes` are those of those named events that the ledger has, and `events` is how many it has in all. Positions
     are compared by their number alone: a copy may hold events that had no position yet.
     """
-    missing = [(entry, sum(found.get(one.id) != one.hash for one in entry.events)) for entry in entries]
-    behind = [(one, number) for one, number in missing if number or one.position > events or one.is_restored]
+    missing = [(entry, sum(hashes.get(event.id) != event.hash for event in entry.events)) for entry in entries]
+    behind = [pair for pair in missing if pair[1] or pair[0].position > events or pair[0].is_restored]
     if not behind:
         return None
     newest = max((entry for entry, _ in behind), key=lambda entry: (entry.at, entry.position))
@@ -83,7 +83,7 @@ def age_of(entries: Collection[EpochEntry], found: Mapping[str, str], events: in
 
 def with_latest_ends(rows: Iterable[MustEnd], records: Iterable[MustEnd]) -> tuple[MustEnd, ...]:
     """Return the ledger's rows, each with the latest approved end that it or a record knows."""
-    ends = {one.instance_id: one.deadline for one in records if one.deadline is not None}
+    ends = {record.instance_id: record.deadline for record in records if record.deadline is not None}
     return tuple(_latest(row, ends.get(row.instance_id)) for row in rows)
 
 

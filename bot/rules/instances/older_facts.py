@@ -59,29 +59,30 @@ class OlderFacts:
     def with_age(self, age: LedgerAge) -> OlderFacts:
         """Return the facts with the greater of two ages; a comparison counts more than the lack of any record."""
         ranked = (Doubt.NO_RECORD, Doubt.CONTRADICTED, Doubt.RESTORED, Doubt.BEHIND)
-        key = max((age, self.age), key=lambda one: (ranked.index(one.doubt), one.events))
+        key = max((age, self.age), key=lambda age: (ranked.index(age.doubt), age.events))
         return replace(self, age=key)
 
     def with_ends(self, ends: Sequence[LaterEnd]) -> OlderFacts:
         """Return the facts with further ends: of one session the ledger's first and the latest recorded one."""
-        merged = {one.rental_id: one for one in self.ends}
-        for one in ends:
-            before = merged.get(one.rental_id)
-            merged[one.rental_id] = one if before is None else replace(before, recorded_end=one.recorded_end)
+        merged = {end.rental_id: end for end in self.ends}
+        for end in ends:
+            before = merged.get(end.rental_id)
+            merged[end.rental_id] = end if before is None else replace(before, recorded_end=end.recorded_end)
         return replace(self, ends=tuple(merged.values()))
 
     def with_unknown(self, records: Sequence[MustEnd]) -> OlderFacts:
         """Return the facts with further instances that the ledger lacks."""
-        merged = {one.instance_id: one for one in self.unknown}
-        for one in records:
-            end = one.deadline
-            merged[one.instance_id] = UnknownMachine(one.instance_id, one.rental_id, one.name, one.cloud, one.ref, end)
+        merged = {machine.instance_id: machine for machine in self.unknown}
+        for row in records:
+            machine = UnknownMachine(row.instance_id, row.rental_id, row.name, row.cloud, row.ref, row.deadline)
+            merged[row.instance_id] = machine
         return replace(self, unknown=tuple(merged.values()))
 
     @property
     def sentences(self) -> list[str]:
         """Say how old the ledger is, and then each difference."""
-        ends, unknown = (one.sentence for one in self.ends), (one.sentence for one in self.unknown)
+        ends = (end.sentence for end in self.ends)
+        unknown = (machine.sentence for machine in self.unknown)
         return [age_text(self.age), *ends, *unknown]
 
     @property

@@ -13,7 +13,7 @@ from bot.services.instances.transitions import ends_at
 from bot.services.notifications.paging import page_in
 from bot.services.runtime.context import Context
 from bot.services.runtime.ends_copy import EndsCopy
-from bot.services.runtime.event_content import named
+from bot.services.runtime.event_content import named_event
 from bot.services.runtime.older_ledger import SUBJECT, note, record_later_end
 from ledger.core import Tx, amend, lock_family
 from ledger.kernel.job import volume_of
@@ -51,8 +51,8 @@ class Compared:
 async def compare(tx: Tx, entries: Collection[EpochEntry]) -> Compared:
     """Compare the journal with the entries of its epoch: one statement while it has all that they name."""
     journal = await journal_age(tx, {event.id for entry in entries for event in entry.events})
-    hashes = {event_id: named(event).hash for event_id, event in journal.found.items()}
-    newest = named(journal.newest) if journal.newest is not None else None
+    hashes = {event_id: named_event(event).hash for event_id, event in journal.by_id.items()}
+    newest = named_event(journal.newest) if journal.newest is not None else None
     age, last = age_of(entries, hashes, journal.events), None
     if age is not None and (last := await accepted(tx)) is not None:
         since = [entry for entry in entries if entry.at > last.at]
@@ -100,8 +100,8 @@ async def begin(ctx: Context, tx: Tx, age: LedgerAge | None, records: Sequence[M
         facts = OlderFacts(age)
     else:
         return
-    instances, sessions = await rows_of(tx, [one.instance_id for one in records])
-    facts = facts.with_unknown([one for one in records if one.instance_id not in instances])
+    instances, sessions = await rows_of(tx, [record.instance_id for record in records])
+    facts = facts.with_unknown([record for record in records if record.instance_id not in instances])
     facts = facts.with_ends(await _take_later_ends(tx, records, instances, sessions, now))
     await note(tx, facts, before, now)
     # A little early, so that the next page is there before the ends that wait for it.
@@ -120,17 +120,22 @@ async def _take_later_ends(
     now: datetime,
 ) -> list[LaterEnd]:
     later = []
-    for one in records:
-        row = instances.get(one.instance_id)
+    for record in records:
+        row = instances.get(record.instance_id)
         session = sessions.get(row.session_id) if row is not None and row.state in OPEN_INSTANCE else None
-        if session is None or session.deadline is None or one.deadline is None or one.deadline <= session.deadline:
+        if (
+            session is None
+            or session.deadline is None
+            or record.deadline is None
+            or record.deadline <= session.deadline
+        ):
             continue
         await lock_family(tx, Session, session.id)
         session = await tx.get_one(Session, session.id, populate_existing=True)
-        if session.state not in ENDABLE_SESSION or session.deadline is None or one.deadline <= session.deadline:
+        if session.state not in ENDABLE_SESSION or session.deadline is None or record.deadline <= session.deadline:
             continue
-        later.append(record_later_end(tx, session, one.deadline, now))
-        await ends_at(tx, session, one.deadline, now)
+        later.append(record_later_end(tx, session, record.deadline, now))
+        await ends_at(tx, session, record.deadline, now)
         if volume_of(session.gpu):
-            await amend(tx, Session, session.id, volume_ends_at=one.deadline)
+            await amend(tx, Session, session.id, volume_ends_at=record.deadline)
     return later

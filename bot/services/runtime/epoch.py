@@ -20,7 +20,7 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from bot.rules.instances.ledger_age import EpochEntry, NamedEvent
-from bot.services.runtime.event_content import named
+from bot.services.runtime.event_content import named_event
 from bot.services.runtime.whole_file import replace_file
 from ledger.core import Tx
 from ledger.core.events import newest_event
@@ -142,7 +142,7 @@ class Epoch:
         if not self.folders or event is None:
             return True
         with self._state:
-            self._own = self._own.with_event(named(event), event.at)
+            self._own = self._own.with_event(named_event(event), event.at)
             self._added += 1
             mine = self._added
         async with self._turn:

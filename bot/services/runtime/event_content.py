@@ -26,6 +26,6 @@ def content(event: Event) -> dict[str, Any]:
     }
 
 
-def named(event: Event) -> NamedEvent:
+def named_event(event: Event) -> NamedEvent:
     """Return how the epoch names an event: by its id and the hash of its content alone, as it is stored."""
     return NamedEvent(event.id, event_hash(START, storable_json(content(event))))

@@ -25,14 +25,14 @@ class JournalAge(NamedTuple):
 
     events: int
     newest: Event | None
-    found: dict[str, Event]
+    by_id: dict[str, Event]
     older_since: datetime | None
 
 
 async def journal_age(tx: AsyncSession, ids: Collection[str]) -> JournalAge:
     """Return how far the journal goes and which of the events `ids` it has: one statement."""
     state = select((_COUNTED + _WAITING).label("events"), _LAST.label("last"), older_at().label("older")).subquery()
-    named = Event.id.in_(list(ids)) | (Event.id == state.c.last)
-    rows = (await tx.execute(select(state, Event).select_from(state.outerjoin(Event, named)))).all()
-    found = {row.Event.id: row.Event for row in rows if row.Event is not None}
-    return JournalAge(rows[0].events, found.get(rows[0].last), found, rows[0].older)
+    wanted = Event.id.in_(list(ids)) | (Event.id == state.c.last)
+    rows = (await tx.execute(select(state, Event).select_from(state.outerjoin(Event, wanted)))).all()
+    by_id = {row.Event.id: row.Event for row in rows if row.Event is not None}
+    return JournalAge(rows[0].events, by_id.get(rows[0].last), by_id, rows[0].older)

@@ -11,10 +11,18 @@ from ledger.engine.db import Database
 from providers.sandbox.clock import SandboxTiming
 from tests.services.recovery.restoring import Copies, Service, service
 from tests.support.clock import SteppedClock
+from tests.support.matrix import DATABASES
 from tests.support.world import world
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A restore is another thing on each database, so these tests run on both."""
+    if "copied" in metafunc.fixturenames:
+        only = metafunc.config.getoption("--database")
+        metafunc.parametrize("copied", (only,) if only else DATABASES, indirect=True)
+
+
+@pytest.fixture
 async def copied(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[tuple[str, Copies]]:
     """The URL of a fresh ledger, and the copies that a test takes of it."""
     if request.param == "sqlite":

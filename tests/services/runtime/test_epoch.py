@@ -14,7 +14,7 @@ import pytest
 from bot.rules.instances.ledger_age import EpochEntry, NamedEvent
 from bot.services.runtime import epoch as epoch_module
 from bot.services.runtime.epoch import LOCK, NAME, Epoch, load, note_restored
-from bot.services.runtime.event_content import named
+from bot.services.runtime.event_content import named_event
 from ledger.core import record
 from ledger.engine.db import Database
 from ledger.kernel.actor import SYSTEM
@@ -51,7 +51,7 @@ async def test_an_event_has_one_hash_before_its_commit_and_as_it_is_stored(db: D
     ((event,),) = (entry.events for entry in load(tmp_path))
     async with db.read() as tx:
         age = await journal_age(tx, [event.id, "evt_none"])
-    assert (age.events, named(age.found[event.id]), set(age.found)) == (1, event, {event.id})
+    assert (age.events, named_event(age.by_id[event.id]), set(age.by_id)) == (1, event, {event.id})
     assert stat.S_IMODE((tmp_path / NAME).stat().st_mode) == 0o600
 
 
