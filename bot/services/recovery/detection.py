@@ -121,21 +121,16 @@ async def _take_later_ends(
 ) -> list[LaterEnd]:
     later = []
     for record in records:
-        row = instances.get(record.instance_id)
+        row, until = instances.get(record.instance_id), record.deadline
         session = sessions.get(row.session_id) if row is not None and row.state in OPEN_INSTANCE else None
-        if (
-            session is None
-            or session.deadline is None
-            or record.deadline is None
-            or record.deadline <= session.deadline
-        ):
+        if session is None or session.deadline is None or until is None or until <= session.deadline:
             continue
         await lock_family(tx, Session, session.id)
         session = await tx.get_one(Session, session.id, populate_existing=True)
-        if session.state not in ENDABLE_SESSION or session.deadline is None or record.deadline <= session.deadline:
+        if session.state not in ENDABLE_SESSION or session.deadline is None or until <= session.deadline:
             continue
-        later.append(record_later_end(tx, session, record.deadline, now))
-        await ends_at(tx, session, record.deadline, now)
+        later.append(record_later_end(tx, session, until, now))
+        await ends_at(tx, session, until, now)
         if volume_of(session.gpu):
-            await amend(tx, Session, session.id, volume_ends_at=record.deadline)
+            await amend(tx, Session, session.id, volume_ends_at=until)
     return later

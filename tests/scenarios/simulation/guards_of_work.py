@@ -45,7 +45,7 @@ _RESTORES = (
         (
             Edit(
                 f"{RECOVERY}.detection",
-                "        await ends_at(tx, session, one.deadline, now)",
+                "        await ends_at(tx, session, until, now)",
                 "        await ends_at(tx, session, session.deadline, now)",
             ),
             Edit(
