@@ -108,5 +108,5 @@ def age_page(age: LedgerAge, differences: int) -> str:
     differ = f" Its records differ from it in {plural(differences, 'place')}." if differences else ""
     return (
         f"{age_text(age)}{differ} Nothing is bought or replaced, and no session ends before the latest end that is "
-        f"recorded. Check it with {cli_command('recover')}, then go on with {ACCEPT}."
+        f"recorded. Check it with {cli_command('recover')}, then continue with {ACCEPT}."
     )

@@ -1,4 +1,4 @@
-"""Go on with an older ledger: operators accept it, and what was approved in it before buys nothing."""
+"""Continue with an older ledger: operators accept it, and what was approved in it before buys nothing."""
 
 from __future__ import annotations
 

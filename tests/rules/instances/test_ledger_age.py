@@ -77,5 +77,5 @@ def test_people_read_how_old_it_is_and_what_to_do() -> None:
     assert len({age_text(LedgerAge(doubt, 1, AT)) for doubt in Doubt}) == len(Doubt)
     page = age_page(LedgerAge(Doubt.BEHIND, 14, AT), 2)
     assert "Its records differ from it in 2 places." in page
-    assert page.endswith("Check it with `gpu-shopper recover`, then go on with `gpu-shopper recover --accept`.")
+    assert page.endswith("Check it with `gpu-shopper recover`, then continue with `gpu-shopper recover --accept`.")
     assert "differ" not in age_page(LedgerAge(Doubt.NO_RECORD), 0)
