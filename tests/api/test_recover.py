@@ -7,7 +7,7 @@ from decimal import Decimal
 import pytest
 
 from bot.rules.access.scopes import Scope
-from bot.rules.instances.ledger_age import Doubt, LedgerAge, age_text
+from bot.rules.instances.ledger_age import AgeEvidence, LedgerAge, age_text
 from bot.rules.instances.recovery_mode import recovery_notice
 from bot.services.runtime import older_ledger, recovery_mode
 from ledger.engine.db import Database
@@ -97,7 +97,7 @@ async def test_an_older_ledger_is_named_and_accepted_by_administrators_alone(
         async with w.ctx.db.write() as tx:
             await older_ledger.contradicted(tx, clock.now())
         found = (await door.call("POST", "/recover", root)).json()
-        assert found["older"] == [age_text(LedgerAge(Doubt.CONTRADICTED))]
+        assert found["older"] == [age_text(LedgerAge(AgeEvidence.CONTRADICTED))]
         assert found["held"] == recovery_notice(0, is_older=True)
         await w.run(60, 20)
         assert w.engine.creates == []

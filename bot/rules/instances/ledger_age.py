@@ -47,7 +47,7 @@ class EpochEntry:
         return replace(self, at=max(self.at, at), events=tuple([*others, event][-NAMED:]))
 
 
-class Doubt(StrEnum):
+class AgeEvidence(StrEnum):
     """Why the ledger counts as older."""
 
     BEHIND = "behind"
@@ -60,7 +60,7 @@ class Doubt(StrEnum):
 class LedgerAge:
     """How much older the ledger is than a record: at least so many events, and the time of the record."""
 
-    doubt: Doubt
+    evidence: AgeEvidence
     events: int = 0
     record_at: datetime | None = None
 
@@ -77,8 +77,8 @@ def age_of(entries: Collection[EpochEntry], hashes: Mapping[str, str], events: i
         return None
     newest = max((entry for entry, _ in behind), key=lambda entry: (entry.at, entry.position))
     gap = max(max(entry.position - events, number) for entry, number in behind)
-    doubt = Doubt.RESTORED if gap <= 0 else Doubt.BEHIND
-    return LedgerAge(doubt, max(gap, 0), newest.at)
+    evidence = AgeEvidence.RESTORED if gap <= 0 else AgeEvidence.BEHIND
+    return LedgerAge(evidence, max(gap, 0), newest.at)
 
 
 def with_latest_ends(rows: Iterable[MustEnd], records: Iterable[MustEnd]) -> tuple[MustEnd, ...]:
@@ -94,11 +94,11 @@ def _latest(row: MustEnd, end: datetime | None) -> MustEnd:
 def age_text(age: LedgerAge) -> str:
     """Say how old the ledger is, in one sentence."""
     at = "" if age.record_at is None else f" of {age.record_at:%H:%M} UTC on {age.record_at:%Y-%m-%d}"
-    if age.doubt is Doubt.BEHIND:
+    if age.evidence is AgeEvidence.BEHIND:
         return f"The ledger is {plural(age.events, 'event')} older than its epoch{at}."
-    if age.doubt is Doubt.RESTORED:
+    if age.evidence is AgeEvidence.RESTORED:
         return f"The ledger was restored from a copy{at}."
-    if age.doubt is Doubt.CONTRADICTED:
+    if age.evidence is AgeEvidence.CONTRADICTED:
         return "The ledger is an older copy: it lacks what a cloud or an agent shows."
     return "Nothing shows how old the ledger is: its epoch and its copy of what must end are missing."
 

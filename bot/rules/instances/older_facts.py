@@ -8,7 +8,7 @@ from datetime import datetime
 
 from pydantic import TypeAdapter
 
-from bot.rules.instances.ledger_age import Doubt, LedgerAge, age_text
+from bot.rules.instances.ledger_age import AgeEvidence, LedgerAge, age_text
 from bot.rules.values.phrases import cloud_title
 from ledger.kernel.ids import short_id
 from ledger.kernel.must_end import MustEnd
@@ -58,8 +58,8 @@ class OlderFacts:
 
     def with_age(self, age: LedgerAge) -> OlderFacts:
         """Return the facts with the greater of two ages; a comparison counts more than the lack of any record."""
-        ranked = (Doubt.NO_RECORD, Doubt.CONTRADICTED, Doubt.RESTORED, Doubt.BEHIND)
-        key = max((age, self.age), key=lambda age: (ranked.index(age.doubt), age.events))
+        ranked = (AgeEvidence.NO_RECORD, AgeEvidence.CONTRADICTED, AgeEvidence.RESTORED, AgeEvidence.BEHIND)
+        key = max((age, self.age), key=lambda age: (ranked.index(age.evidence), age.events))
         return replace(self, age=key)
 
     def with_ends(self, ends: Sequence[LaterEnd]) -> OlderFacts:

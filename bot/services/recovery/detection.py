@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from bot.rules.instances.ledger_age import Doubt, EpochEntry, LedgerAge, NamedEvent, age_of, age_page
+from bot.rules.instances.ledger_age import AgeEvidence, EpochEntry, LedgerAge, NamedEvent, age_of, age_page
 from bot.rules.instances.older_facts import LaterEnd, OlderFacts, read_facts
 from bot.services.instances.transitions import ends_at
 from bot.services.notifications.paging import page_in
@@ -29,7 +29,7 @@ EARLY = timedelta(seconds=60)
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class LedgerComparison:
     """The ledger beside its epoch: its `age` (None: it has everything), and how far its journal goes.
 
     `older_since` is when an older ledger was noticed here or by another replica, and `accepted_at` when operators last
@@ -48,7 +48,7 @@ class Compared:
         return self.age is not None or self.older_since is not None
 
 
-async def compare(tx: Tx, entries: Collection[EpochEntry]) -> Compared:
+async def compare(tx: Tx, entries: Collection[EpochEntry]) -> LedgerComparison:
     """Compare the journal with the entries of its epoch: one statement while it has all that they name."""
     journal = await journal_age(tx, {event.id for entry in entries for event in entry.events})
     hashes = {event_id: named_event(event).hash for event_id, event in journal.by_id.items()}
@@ -57,7 +57,7 @@ async def compare(tx: Tx, entries: Collection[EpochEntry]) -> Compared:
     if age is not None and (last := await accepted(tx)) is not None:
         since = [entry for entry in entries if entry.at > last.at]
         age = age_of(since, hashes, journal.events)
-    return Compared(age, journal.events, newest, journal.older_since, last.at if last else None)
+    return LedgerComparison(age, journal.events, newest, journal.older_since, last.at if last else None)
 
 
 async def check_at_start(ctx: Context, copy: EndsCopy, me: str) -> None:
@@ -83,7 +83,7 @@ async def _without_records(tx: Tx, me: str, now: datetime) -> LedgerAge | None:
     """Judge a ledger beside which no record is: the first one, another replica's, or one that was put there alone."""
     if await other_replicas(tx, me, now - ALIVE) or not await rents_anything(tx):
         return None
-    return LedgerAge(Doubt.NO_RECORD)
+    return LedgerAge(AgeEvidence.NO_RECORD)
 
 
 async def begin(ctx: Context, tx: Tx, age: LedgerAge | None, records: Sequence[MustEnd], now: datetime) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from bot.rules.instances.ledger_age import Doubt, LedgerAge
+from bot.rules.instances.ledger_age import AgeEvidence, LedgerAge
 from bot.rules.instances.older_facts import LaterEnd, OlderFacts, facts_text, read_facts
 from ledger.core import Tx, record
 from ledger.kernel.actor import SYSTEM
@@ -33,7 +33,7 @@ async def contradicted(tx: Tx, now: datetime, ends: Sequence[LaterEnd] = ()) -> 
     """Note that a cloud or an agent shows what the ledger lacks: recovery mode begins, or has these further ends."""
     mark = await older_mark(tx)
     before = read_facts(mark.value) if mark is not None else None
-    facts = before or OlderFacts(LedgerAge(Doubt.CONTRADICTED))
+    facts = before or OlderFacts(LedgerAge(AgeEvidence.CONTRADICTED))
     await note(tx, facts.with_ends(ends), before, now)
 
 

@@ -19,7 +19,7 @@ from bot.rules.approvals.approvers import slack_account
 from bot.rules.instances.ledger_age import EpochEntry, with_latest_ends
 from bot.rules.instances.watchdog import Ability, EndOrder, due
 from bot.rules.values.phrases import plural
-from bot.services.recovery.detection import Compared, begin, compare
+from bot.services.recovery.detection import LedgerComparison, begin, compare
 from bot.services.runtime.clock_guard import approved_now
 from bot.services.runtime.context import Context
 from bot.services.runtime.ends_copy import EndsCopy, Sent, load, on_top_of, save
@@ -86,7 +86,7 @@ class EndWatchdog:
     _last_s: dict[tuple[str, str], float] = field(default_factory=dict)
     _warned: set[str] = field(default_factory=set)
     #: How the ledger compared with its epoch at the last look; None before the first one that could read it.
-    _compared: Compared | None = None
+    _compared: LedgerComparison | None = None
     _set_aside: bool = False
 
     def __post_init__(self) -> None:
@@ -140,7 +140,7 @@ class EndWatchdog:
         return Read(rows, from_copy=False)
 
     def _beside_records(
-        self, rows: tuple[MustEnd, ...], compared: Compared, now: datetime
+        self, rows: tuple[MustEnd, ...], compared: LedgerComparison, now: datetime
     ) -> tuple[tuple[MustEnd, ...], tuple[MustEnd, ...], EpochEntry | None]:
         """Return what must end, what is copied of it, and the epoch of the copy.
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 from bot.rules.instances.ledger_age import (
     NAMED,
-    Doubt,
+    AgeEvidence,
     EpochEntry,
     LedgerAge,
     NamedEvent,
@@ -37,18 +37,18 @@ def test_a_ledger_that_has_everything_is_not_older() -> None:
 
 
 def test_a_missing_or_changed_event_or_a_shorter_journal_is_older() -> None:
-    assert age_of([ENTRY], {"evt_1": "aa"}, 20) == LedgerAge(Doubt.BEHIND, 1, AT)
-    assert age_of([ENTRY], {"evt_1": "aa", "evt_2": "cc"}, 20) == LedgerAge(Doubt.BEHIND, 1, AT)
-    assert age_of([ENTRY], HAS, 6) == LedgerAge(Doubt.BEHIND, 14, AT)
+    assert age_of([ENTRY], {"evt_1": "aa"}, 20) == LedgerAge(AgeEvidence.BEHIND, 1, AT)
+    assert age_of([ENTRY], {"evt_1": "aa", "evt_2": "cc"}, 20) == LedgerAge(AgeEvidence.BEHIND, 1, AT)
+    assert age_of([ENTRY], HAS, 6) == LedgerAge(AgeEvidence.BEHIND, 14, AT)
     # A ledger that went on after it was restored has as many events, and other ones.
-    assert age_of([ENTRY], {}, 400) == LedgerAge(Doubt.BEHIND, 2, AT)
+    assert age_of([ENTRY], {}, 400) == LedgerAge(AgeEvidence.BEHIND, 2, AT)
 
 
 def test_the_newest_entry_counts_and_a_restored_one_always() -> None:
     newer = replace(ENTRY, replica="two", position=25, at=AT + HOUR)
-    assert age_of([newer, ENTRY], HAS, 22) == LedgerAge(Doubt.BEHIND, 3, AT + HOUR)
+    assert age_of([newer, ENTRY], HAS, 22) == LedgerAge(AgeEvidence.BEHIND, 3, AT + HOUR)
     restored = EpochEntry("restore", 0, AT, is_restored=True)
-    assert age_of([restored, ENTRY], HAS, 22) == LedgerAge(Doubt.RESTORED, 0, AT)
+    assert age_of([restored, ENTRY], HAS, 22) == LedgerAge(AgeEvidence.RESTORED, 0, AT)
 
 
 def test_an_entry_names_the_newest_events_once() -> None:
@@ -68,14 +68,13 @@ def test_the_latest_end_of_a_record_counts() -> None:
 
 
 def test_people_read_how_old_it_is_and_what_to_do() -> None:
-    text = age_text(LedgerAge(Doubt.BEHIND, 14, AT))
+    text = age_text(LedgerAge(AgeEvidence.BEHIND, 14, AT))
     assert text == "The ledger is 14 events older than its epoch of 14:02 UTC on 2026-03-02."
-    assert age_text(LedgerAge(Doubt.BEHIND, 1, AT)).startswith("The ledger is 1 event older")
-    assert (
-        age_text(LedgerAge(Doubt.RESTORED, 0, AT)) == "The ledger was restored from a copy of 14:02 UTC on 2026-03-02."
-    )
-    assert len({age_text(LedgerAge(doubt, 1, AT)) for doubt in Doubt}) == len(Doubt)
-    page = age_page(LedgerAge(Doubt.BEHIND, 14, AT), 2)
+    assert age_text(LedgerAge(AgeEvidence.BEHIND, 1, AT)).startswith("The ledger is 1 event older")
+    restored = age_text(LedgerAge(AgeEvidence.RESTORED, 0, AT))
+    assert restored == "The ledger was restored from a copy of 14:02 UTC on 2026-03-02."
+    assert len({age_text(LedgerAge(evidence, 1, AT)) for evidence in AgeEvidence}) == len(AgeEvidence)
+    page = age_page(LedgerAge(AgeEvidence.BEHIND, 14, AT), 2)
     assert "Its records differ from it in 2 places." in page
     assert page.endswith("Check it with `gpu-shopper recover`, then continue with `gpu-shopper recover --accept`.")
-    assert "differ" not in age_page(LedgerAge(Doubt.NO_RECORD), 0)
+    assert "differ" not in age_page(LedgerAge(AgeEvidence.NO_RECORD), 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from bot.rules.instances.ledger_age import Doubt, LedgerAge
+from bot.rules.instances.ledger_age import AgeEvidence, LedgerAge
 from bot.rules.instances.older_facts import LaterEnd, OlderFacts, facts_text, read_facts
 from ledger.kernel.must_end import MustEnd
 from ledger.kernel.states import InstanceState
@@ -18,7 +18,7 @@ UNKNOWN = MustEnd(
 
 
 def test_each_difference_is_a_sentence() -> None:
-    facts = OlderFacts(LedgerAge(Doubt.BEHIND, 3, AT))
+    facts = OlderFacts(LedgerAge(AgeEvidence.BEHIND, 3, AT))
     assert facts.differences == 0
     facts = facts.with_ends([LaterEnd("req_06eavk1ms9p52w48", AT, AT + HOUR)]).with_unknown([UNKNOWN])
     age, end, unknown = facts.sentences
@@ -30,7 +30,7 @@ def test_each_difference_is_a_sentence() -> None:
 
 
 def test_what_comes_later_is_added_and_nothing_is_said_twice() -> None:
-    facts = OlderFacts(LedgerAge(Doubt.BEHIND, 3, AT)).with_unknown([UNKNOWN]).with_unknown([UNKNOWN])
+    facts = OlderFacts(LedgerAge(AgeEvidence.BEHIND, 3, AT)).with_unknown([UNKNOWN]).with_unknown([UNKNOWN])
     facts = facts.with_ends([LaterEnd("req_1", AT, AT + HOUR)])
     facts = facts.with_ends([LaterEnd("req_1", AT + HOUR, AT + 2 * HOUR), LaterEnd("req_2", AT, AT + HOUR)])
     assert facts.ends == (LaterEnd("req_1", AT, AT + 2 * HOUR), LaterEnd("req_2", AT, AT + HOUR))
@@ -38,8 +38,8 @@ def test_what_comes_later_is_added_and_nothing_is_said_twice() -> None:
 
 
 def test_what_was_compared_counts_more_than_a_missing_record() -> None:
-    facts = OlderFacts(LedgerAge(Doubt.NO_RECORD))
-    behind = LedgerAge(Doubt.BEHIND, 3, AT)
+    facts = OlderFacts(LedgerAge(AgeEvidence.NO_RECORD))
+    behind = LedgerAge(AgeEvidence.BEHIND, 3, AT)
     assert facts.with_age(behind).age == behind
-    assert facts.with_age(behind).with_age(LedgerAge(Doubt.CONTRADICTED)).age == behind
-    assert facts.with_age(behind).with_age(LedgerAge(Doubt.BEHIND, 9, AT)).age.events == 9
+    assert facts.with_age(behind).with_age(LedgerAge(AgeEvidence.CONTRADICTED)).age == behind
+    assert facts.with_age(behind).with_age(LedgerAge(AgeEvidence.BEHIND, 9, AT)).age.events == 9

@@ -27,8 +27,8 @@ _RESTORES = (
         (
             Edit(
                 f"{RECOVERY}.detection",
-                "    return Compared(age, journal.events,",
-                "    return Compared(None, journal.events,",
+                "    return LedgerComparison(age, journal.events,",
+                "    return LedgerComparison(None, journal.events,",
             ),
         ),
         test=f"{RESTORES}::test_what_people_had_ended_since_the_copy_is_not_bought_again",
@@ -86,7 +86,7 @@ _RESTORES = (
         (
             Edit(
                 f"{RECOVERY}.detection",
-                "        return None\n    return LedgerAge(Doubt.NO_RECORD)",
+                "        return None\n    return LedgerAge(AgeEvidence.NO_RECORD)",
                 "        return None\n    return None",
             ),
         ),
