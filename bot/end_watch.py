@@ -11,7 +11,7 @@ import logging
 import secrets
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bot.blockkit.text import escape
@@ -20,7 +20,8 @@ from bot.rules.policy.policy import Policy
 from bot.rules.policy.timing import Timing
 from bot.services.runtime import ends_copy
 from bot.services.runtime.context import Context
-from bot.services.runtime.ends_copy import NAME
+from bot.services.runtime.ends_copy import NAME, EndsCopy
+from bot.services.runtime.epoch import Epoch
 from bot.services.sessions.end_watchdog import EVERY_S, EndWatchdog
 from bot.settings import Settings, read_policy_file
 from bot.settings.policy_file import PolicyFile, PolicyFileError
@@ -51,6 +52,7 @@ class EndWatch:
     slack: SlackSettings
     well: Callable[[], bool] | None = None
     me: str = field(default_factory=lambda: secrets.token_hex(6))
+    epoch: Epoch = field(init=False)
     _dog: EndWatchdog | None = None
     _loop: asyncio.AbstractEventLoop | None = None
     _stopping: asyncio.Event | None = None
@@ -59,6 +61,10 @@ class EndWatch:
     _beat_at_s: float | None = None
     #: Set when the first write was tried.
     _looked: threading.Event = field(default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        """Read what earlier processes saw of the ledger."""
+        self.epoch = Epoch(self.settings.epoch_folders, self.me)
 
     @property
     def healthy(self) -> bool:
@@ -79,6 +85,10 @@ class EndWatch:
     def has_copy(self) -> bool:
         """Whether an earlier process left a copy, so that something may have to end although this start fails."""
         return (self.settings.identity_dir / NAME).exists()
+
+    def copied(self) -> EndsCopy:
+        """Return what the last process had copied, or what this one has."""
+        return self._dog.copy if self._dog is not None else ends_copy.load(self.settings.identity_dir / NAME)
 
     # ── from the process's loop ──────────────────────────────────────────────────────────────────
 
@@ -123,6 +133,7 @@ class EndWatch:
     async def _main(self) -> None:
         self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
         ctx = build_context(self.settings, self.clock, file=self._policy_file(), pacer=LocalPacer(self.clock))
+        ctx = replace(ctx, epoch=self.epoch)
         web = Web(self.slack)
         operators = self.slack.operators_channel or self.slack.approvals_channel or ""
         path = self.settings.identity_dir / NAME

@@ -304,7 +304,7 @@ async def serve(
 
         try:
             ctx = await prepared_in_time(
-                lambda: prepared(settings, guarded, ends.me, migrate=migrate), ends, serving, stopping
+                lambda: prepared(settings, guarded, ends, migrate=migrate), ends, serving, stopping
             )
             if ctx is None:
                 return

@@ -6,11 +6,13 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, suppress
+from dataclasses import replace
 
 from starlette.types import ASGIApp
 
 from bot.api.health import ends_only
 from bot.end_watch import EndWatch
+from bot.services.recovery.detection import check_at_start
 from bot.services.runtime.context import Context
 from bot.services.sessions.end_watchdog import FORGOTTEN
 from bot.settings import PolicyFileError, PolicyNotGuarded, Settings
@@ -32,13 +34,13 @@ class NotNow(RuntimeError):
     """Say that this process can't work now, but may later; the message is the cause, for `/readyz` and operators."""
 
 
-async def prepared(settings: Settings, clock: Clock, me: str, *, migrate: bool) -> Context:
-    """Build the context on a ledger with the newest schema that takes writes.
+async def prepared(settings: Settings, clock: Clock, watch: EndWatch, *, migrate: bool) -> Context:
+    """Build the context on a ledger with the newest schema that takes writes, and compare that with its records.
 
     Raises `NotNow` when the cause may pass, `SchemaError` or `ValueError` when somebody must change something first.
     """
     try:
-        ctx = build_context(settings, clock)
+        ctx = replace(build_context(settings, clock), epoch=watch.epoch)
     except PolicyNotGuarded as error:
         raise NotNow("others can change the policy file") from error
     except PolicyFileError as error:
@@ -53,7 +55,8 @@ async def prepared(settings: Settings, clock: Clock, me: str, *, migrate: bool) 
         await (schema.upgrade(ctx.db) if migrate else schema.require_newest(ctx.db))
         now = clock.now()
         async with ctx.db.write() as tx:
-            await note_replica(tx, me, now, now - FORGOTTEN)
+            await note_replica(tx, watch.me, now, now - FORGOTTEN)
+        await check_at_start(ctx, watch.copied(), watch.me)
     except (Exception, asyncio.CancelledError) as error:
         await close(ctx)
         if isinstance(error, schema.SchemaError | asyncio.CancelledError):

@@ -70,6 +70,10 @@ class Reporter:
     problem: str = ""
     #: Why the machine is going away; "" while it is not.
     interruption: str = ""
+    #: The newest signed end of the service: it shows a ledger that was restored from a copy.
+    signed_end: dict[str, str] = field(default_factory=dict)
+    #: A service of before does not take that end, so it is left out from its refusal on.
+    shows_end: bool = True
     #: A service of before takes no version 2, so from its refusal on version 1 is sent.
     is_plain: bool = False
     places: machine.Places = field(default_factory=machine.Places)
@@ -152,16 +156,19 @@ class Reporter:
         said = answer.get("deadline")
         try:
             message, signature = str(said["message"]), str(said["signature"])  # type: ignore[index] # Checked by the except.
-            number = json.loads(message)["n"]
+            content = json.loads(message)
+            number, end_s = content["n"], content["deadline_s"]
         except (KeyError, TypeError, ValueError):
             return {}
         if number != self.seq:
             return {}
+        if end_s is not None:
+            self.signed_end = {"message": message, "signature": signature}
         return {"message": message, "signature": signature, "at_boot_s": boot_s()}
 
     def _learn(self, error: urllib.error.HTTPError) -> None:
         if error.code == NOT_TAKEN:
-            self.is_plain = True
+            self.is_plain, self.shows_end = not (self.signed_end and self.shows_end), False
         if error.code == WRONG_TOKEN:
             self.token = ""  # The next one shows the nonce again.
         if error.code == REPLAYED:
@@ -192,6 +199,8 @@ class Reporter:
             body |= self.job.report() | self.api.claim()
             body |= self.queue.report() if self.queue is not None else {}
             body |= {"v": 2, "machine": self._machine(seen)}
+            if self.signed_end and self.shows_end:
+                body["signed_end"] = self.signed_end
             if self.startup is not None and not self.startup.is_known:
                 body["wants_startup"] = True
             if self.token and self.credentials is not None and not self._has_secrets:

@@ -249,8 +249,8 @@ COMMANDS: Mapping[str, CommandEntry] = MappingProxyType(
                 at="commands.instances:unreachable_app",
             ),
             recover=_entry(
-                "List every orphan after a lost or restored ledger.",
-                "POST /recover, GET /orphans",
+                "List orphans and differences after a lost or restored ledger; accept it.",
+                "POST /recover, POST /recover/accept, GET /orphans",
                 at="commands.instances",
             ),
             audit=_entry(

@@ -149,6 +149,11 @@ class Settings(BaseSettings):
         "Address of a monitor that expects a GET each minute; sent only while the jobs and the approved ends are well.",
         "https://hc-ping.com/UUID",
     )
+    epoch_dir: Path | None = _setting(
+        None,
+        "A second folder for epoch.json, which shows that a restored ledger is an old one. Best on another disk.",
+        "/mnt/other-disk/gpu-shopper",
+    )
     label_key: SecretStr | None = _setting(
         None,
         "Key under the labels of instances, hexadecimal. Empty: made once and kept in the data folder.",
@@ -218,7 +223,7 @@ class Settings(BaseSettings):
             raise PydanticCustomError("shape", "It should be {wanted}", {"wanted": wanted})
         return value
 
-    @field_validator("data_dir", "policy", "agent_file")
+    @field_validator("data_dir", "policy", "agent_file", "epoch_dir")
     @classmethod
     def _expand(cls, value: Path | None) -> Path | None:
         return None if value is None else value.expanduser()
@@ -240,6 +245,11 @@ class Settings(BaseSettings):
     def identity_dir(self) -> Path:
         """Return the folder of the label key: beside the SQLite file, or the data folder."""
         return self.sqlite_file.parent if self.sqlite_file else self.data_dir
+
+    @property
+    def epoch_folders(self) -> tuple[Path, ...]:
+        """Return the folders of the epoch: beside the ledger's identity, and the second one where it is set."""
+        return (self.identity_dir, *([self.epoch_dir] if self.epoch_dir is not None else []))
 
     @property
     def replica_urls(self) -> tuple[str, ...]:

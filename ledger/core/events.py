@@ -20,6 +20,7 @@ from ledger.models import Event, Notification
 
 #: What makes a notification the same one: where it is shown, and about what.
 UNIQUE = ("kind", "subject", "destination")
+_NEWEST = "newest event"
 
 
 def record(
@@ -41,19 +42,25 @@ def record(
 
     `key` names the call that did it, where it may come again: `queries.journal.noted_before` finds the row by it.
     """
-    tx.add(
-        Event(
-            id=new_id("evt", at),
-            at=at,
-            actor=actor.ref,
-            subject=subject,
-            kind=kind,
-            before=before,
-            after=after,
-            reason=without_signatures(reason),
-            data={**without_signatures_in(data or {}), **({"key": key} if key else {})},
-        )
+    event = Event(
+        id=new_id("evt", at),
+        at=at,
+        actor=actor.ref,
+        subject=subject,
+        kind=kind,
+        before=before,
+        after=after,
+        reason=without_signatures(reason),
+        data={**without_signatures_in(data or {}), **({"key": key} if key else {})},
     )
+    tx.add(event)
+    tx.info[_NEWEST] = event
+
+
+def newest_event(tx: AsyncSession) -> Event | None:
+    """Return the event that a transaction recorded last; None where it recorded none."""
+    event: Event | None = tx.info.get(_NEWEST)
+    return event
 
 
 async def announce_once(

@@ -11,8 +11,9 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.engine.db import insert_for
 from ledger.kernel.must_end import MustEnd
-from ledger.kernel.states import BILLABLE_INSTANCE, InstanceState, OrphanState, SessionState
-from ledger.models import Consumer, Instance, Mark, Orphan, Request, Session
+from ledger.kernel.states import BILLABLE_INSTANCE, InstanceState, SessionState
+from ledger.models import Consumer, Instance, Mark, Request, Session
+from ledger.queries.recovery.older import Recovery, older_at, orphan_since
 
 REPLICA = "replica/"
 #: A replica that wrote within this time counts as running.
@@ -26,10 +27,8 @@ async def must_end(tx: AsyncSession, instance_id: str | None = None) -> list[Mus
 
     Among them are creates that were sent and whose reply is not stored: the ledger may take no write any more.
     """
-    waits = (Orphan.state == OrphanState.QUARANTINED, Orphan.instance_id.is_(None))
-    since = select(func.min(Orphan.first_seen_at)).where(*waits).scalar_subquery()
     query = (
-        select(Instance, Session, Request.job, since, Consumer.owner)
+        select(Instance, Session, Request.job, orphan_since(), older_at(), Consumer.owner)
         .join(Session, Session.id == Instance.session_id)
         .join(Request, Request.id == Instance.request_id)
         .outerjoin(Consumer, Consumer.actor == Session.owner)
@@ -46,7 +45,14 @@ async def must_end(tx: AsyncSession, instance_id: str | None = None) -> list[Mus
     return [_facts(*found) for found in await tx.execute(query)]
 
 
-def _facts(row: Instance, session: Session, job: Any, recovery_since: datetime | None, behind: str | None) -> MustEnd:
+def _facts(
+    row: Instance,
+    session: Session,
+    job: Any,
+    orphan_seen_at: datetime | None,
+    older_seen_at: datetime | None,
+    behind: str | None,
+) -> MustEnd:
     return MustEnd(
         instance_id=row.id,
         session_id=session.id,
@@ -69,7 +75,7 @@ def _facts(row: Instance, session: Session, job: Any, recovery_since: datetime |
         checkpoint=job.checkpoint,
         keep_disk=bool(session.preserve),
         used=row.reachable_at is not None or session.ready_at is not None,
-        recovery_since=recovery_since,
+        recovery_since=Recovery(0, orphan_seen_at, older_seen_at).since,
         request_id=session.request_id,
     )
 

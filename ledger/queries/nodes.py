@@ -18,6 +18,7 @@ from ledger.kernel.states import InstanceState, SessionState
 from ledger.kernel.steps.migration_step import OVER, MigrationStep
 from ledger.models import Instance, Mark, Migration, Node, Request, Session
 from ledger.queries.people.credentials import secrets_named
+from ledger.queries.recovery.older import older_at
 from ledger.queries.runs.graces import IS_BESIDE, IS_REPLACED
 
 #: Check-ins are taken from an agent whose instance is in one of these: none comes from an instance that is gone.
@@ -57,6 +58,8 @@ class NodeContext:
     gpus: int = 1
     #: It is kept beside its replacement, which continues its run.
     is_replaced: bool = False
+    #: When it was noticed that the ledger is an older one; None once that is accepted.
+    older_since: datetime | None = None
 
     @property
     def approved_until(self) -> datetime | None:
@@ -87,6 +90,7 @@ async def node_contexts(tx: AsyncSession, instance_ids: Collection[str]) -> dict
             Session.dealt_commands,
             Session.gpu_count,
             IS_REPLACED,
+            older_at(),
         )
         .join(Instance, Instance.id == Node.instance_id)
         .join(Session, Session.id == Node.session_id)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import case, exists, func, select, text
+from sqlalchemy import case, exists, select, text
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.engine.db import insert_for
@@ -15,17 +15,10 @@ from ledger.kernel.states import OrphanState
 from ledger.models import Event, Orphan
 from ledger.models.sessions import OPEN_ORPHAN
 
-_UNKNOWN = (Orphan.state == OrphanState.QUARANTINED, Orphan.instance_id.is_(None))
-
 
 async def open_orphans(tx: AsyncSession, cloud: str) -> list[Orphan]:
     """Return orphans of every account at one cloud that are not yet gone."""
     return list(await tx.scalars(select(Orphan).where(Orphan.cloud == cloud, Orphan.state != OrphanState.GONE)))
-
-
-async def waiting_orphans(tx: AsyncSession) -> list[Orphan]:
-    """Return quarantined orphans that no instance row explains: the ledger has lost something."""
-    return list(await tx.scalars(select(Orphan).where(*_UNKNOWN)))
 
 
 async def quarantined(tx: AsyncSession) -> list[Orphan]:
@@ -43,11 +36,6 @@ async def every_orphan(tx: AsyncSession) -> list[Orphan]:
 async def orphan_by_id(tx: AsyncSession, orphan_id: str) -> Orphan | None:
     """Return one orphan."""
     return await tx.get(Orphan, orphan_id)
-
-
-async def unknown_instances(tx: AsyncSession) -> int:
-    """Count instances of ours that have no row here and wait for an operator's decision."""
-    return await tx.scalar(select(func.count()).select_from(Orphan).where(*_UNKNOWN)) or 0
 
 
 async def add_orphan(tx: AsyncSession, **values: Any) -> bool:

@@ -38,8 +38,8 @@ from ledger.queries.jobs.command_claims import ended_counts
 from ledger.queries.jobs.resume_points import resume_sentences
 from ledger.queries.lookups import current_quote, open_advances, override_of, session_of
 from ledger.queries.nodes import nodes_of
-from ledger.queries.orphans import unknown_instances
 from ledger.queries.people.credentials import secrets_named
+from ledger.queries.recovery.older import recovery
 from ledger.queries.retained_disks import open_disks
 from ledger.queries.runs.graces import graces_of_sessions
 from ledger.queries.runs.machines import machines
@@ -69,6 +69,8 @@ class RequestView:
     override: Request | None
     #: Instances of ours that the ledger does not know: while there are any, nothing is bought or ended.
     unknown: int = 0
+    #: The ledger is older than its records, and nobody has accepted it: nothing is bought or ended either.
+    is_older: bool = False
     #: References of the people with whom its machine is shared.
     shared_with: tuple[str, ...] = ()
     #: Names of the secrets that its job gets.
@@ -113,6 +115,8 @@ class SessionView:
     disk: Disk | None = None
     #: Instances of ours that the ledger does not know: while there are any, nothing is bought or ended.
     unknown: int = 0
+    #: The ledger is older than its records, and nobody has accepted it: nothing is bought or ended either.
+    is_older: bool = False
     #: References of the people with whom it is shared: they log in, and change nothing.
     shared_with: tuple[str, ...] = ()
     #: The newest migration that it is the source or the target of.
@@ -168,7 +172,7 @@ async def request_view(tx: AsyncSession, request_id: str) -> RequestView:
     if session is not None:
         rows = await tx.scalars(select(Instance).where(Instance.session_id == session.id).order_by(Instance.n))
         instances = rows.all()
-    parent = await tx.get(Request, request.parent_id) if request.parent_id else None
+    parent, waits = await tx.get(Request, request.parent_id) if request.parent_id else None, await recovery(tx)
     return RequestView(
         request,
         quote,
@@ -179,7 +183,8 @@ async def request_view(tx: AsyncSession, request_id: str) -> RequestView:
         tuple(instances),
         parent,
         await override_of(tx, request.id) if parent is None else None,
-        await unknown_instances(tx),
+        waits.unknown,
+        waits.older_since is not None,
         (await shared_with(tx, [request.id])).get(request.id, ()),
         (await secrets_named(tx, [request.id])).get(request.id, ()),
         await tx.get(WaitLimits, request.id) if request.job.may_wait else None,
@@ -280,7 +285,7 @@ async def views_of_sessions(tx: AsyncSession, sessions: Sequence[Session]) -> li
     agents = await nodes_of(tx, [row.id for row in newest.values()])
     still = [s.id for s in sessions if s.state in (SessionState.STOPPED, SessionState.TERMINATING)]
     disks = {disk.session_id: disk for disk in await open_disks(tx, still)} if still else {}
-    unknown, shared = await unknown_instances(tx), await shared_with(tx, request_ids)
+    waits, shared = await recovery(tx), await shared_with(tx, request_ids)
     moves = await migrations_of(tx, ids)
     graces = await graces_of_sessions(tx, ids)
     replaced = [row.id for key, row in newest.items() if key in grants and grants[key].kind == GrantKind.REPLACE]
@@ -306,7 +311,8 @@ async def views_of_sessions(tx: AsyncSession, sessions: Sequence[Session]) -> li
                 cap_usd=own_usd + longer.get(s.id, Decimal(0)) + total - together_usd,
                 node=agents.get(row.id) if row else None,
                 disk=disks.get(s.id),
-                unknown=unknown,
+                unknown=waits.unknown,
+                is_older=waits.older_since is not None,
                 shared_with=shared.get(s.request_id, ()),
                 migration=moves.get(s.id),
                 listed_at=listed.get((row.cloud, row.account)) if row else None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +17,7 @@ from bot.agent.job_files import JobFiles
 from bot.agent.reporter import LAST_PAUSE_S, SECOND_S, Reporter
 from bot.agent.self_termination import EndCall, calls, end_machine, send
 from bot.agent.settings import CLOUD_URL
-from tests.agent.service import BROKEN, TOKEN, Service, checkin_answer, service
+from tests.agent.service import BROKEN, TOKEN, Call, Service, checkin_answer, service
 
 NONCE = "n" * 43
 IDLE = NvmlGpus((NvmlGpu("RTX 4090", 24564, 0, 0.0, 31),), "570.1", "12.8")
@@ -258,3 +259,35 @@ def test_secrets_are_asked_for_with_the_exchanged_token_until_they_came(here: Se
     one.check_in()
     assert "wants_secrets" not in here.calls[-1].body
     assert "hf_canary" not in repr(one)
+
+
+def test_the_newest_signed_end_is_shown_until_a_service_of_before_refuses_it(here: Service) -> None:
+    signed = {"message": "", "signature": "c2lnbmVk"}
+
+    def answer(end_s: int | None) -> None:
+        def reply(call: Call) -> tuple[int, dict[str, Any]]:
+            signed["message"] = json.dumps({"deadline_s": end_s, "n": call.body["seq"]})
+            return 200, checkin_answer(call.body["seq"], deadline=dict(signed))
+
+        here.answer = reply
+
+    one = reporter(here)
+    answer(1_000)
+    checkin = one.check_in()
+    assert checkin is not None
+    shown = dict(signed)
+    assert one.signed(checkin)["message"] == shown["message"]
+    assert "signed_end" not in here.calls[-1].body
+    answer(None)  # It keeps the end that it has.
+    checkin = one.check_in()
+    assert checkin is not None
+    assert here.calls[-1].body["signed_end"] == shown
+    assert one.signed(checkin)["message"] != shown["message"]
+    one.check_in()
+    assert here.calls[-1].body["signed_end"] == shown
+    here.answer = lambda call: (422, {})
+    assert one.check_in() is None
+    answer(1_000)
+    assert one.check_in() is not None
+    assert "signed_end" not in here.calls[-1].body
+    assert here.calls[-1].body["v"] == 2

@@ -40,6 +40,7 @@ NEVER_SPEND = {
     "/api/v1/webhooks/{webhook}/replay": "sends messages",
     "/api/v1/orphans/{orphan}/condemn": "ends an instance",
     "/api/v1/recover": "looks",
+    "/api/v1/recover/accept": "accepts the ledger, which a second call finds accepted",
     "/api/v1/bills/{bill}/confirm": "corrects the ledger, which then agrees with the bill",
     "/api/v1/unreachable/gone": "closes rows, which a second call finds closed",
     "/api/v1/runs": "notes a rate",

@@ -7,10 +7,12 @@ from decimal import Decimal
 import pytest
 
 from bot.rules.access.scopes import Scope
-from bot.services.runtime import recovery_mode
+from bot.rules.instances.ledger_age import AgeEvidence, LedgerAge, age_text
+from bot.rules.instances.recovery_mode import recovery_notice
+from bot.services.runtime import older_ledger, recovery_mode
 from ledger.engine.db import Database
 from ledger.kernel.ids import new_id
-from ledger.kernel.states import InstanceState
+from ledger.kernel.states import InstanceState, RequestState
 from providers.sandbox.clock import SandboxTiming
 from tests.api.door import opened
 from tests.api.test_approvals import approve
@@ -80,3 +82,30 @@ async def test_the_request_of_an_adopted_instance_can_still_be_decided(
             ]
             assert rows[1].label == w.ctx.labels.mint(request_id, 2)
             assert len(w.alive()) == 2
+
+
+async def test_an_older_ledger_is_named_and_accepted_by_administrators_alone(
+    sqlite_db: Database, clock: SteppedClock
+) -> None:
+    async with checked_world(sqlite_db, clock, sandbox=SandboxTiming.quick()) as w, opened(w) as door:
+        root, ida = await door.key("operator:root", scopes=(Scope.ADMIN,)), await door.key("operator:ida")
+        assert (await door.call("POST", "/recover", root)).json()["older"] == []
+        refused = await door.call("POST", "/recover/accept", root, json={})
+        assert (refused.status_code, refused.json()["code"]) == (409, "not_older")
+        request_id = await w.approved(candidates=("runpod",))
+        clock.advance(1)
+        async with w.ctx.db.write() as tx:
+            await older_ledger.contradicted(tx, clock.now())
+        found = (await door.call("POST", "/recover", root)).json()
+        assert found["older"] == [age_text(LedgerAge(AgeEvidence.CONTRADICTED))]
+        assert found["held"] == recovery_notice(0, is_older=True)
+        await w.run(60, 20)
+        assert w.engine.creates == []
+        assert (await door.call("POST", "/recover/accept", ida, json={})).status_code == 403
+        accepted = await door.call("POST", "/recover/accept", root, json={})
+        assert accepted.json()["code"] == "ledger_accepted", accepted.text
+        assert "1 approved launch was cancelled" in accepted.json()["sentence"]
+        assert (await door.call("POST", "/recover/accept", root, json={})).status_code == 409
+        await w.run(60, 20)
+        assert (await w.view(request_id)).request.state is RequestState.UNAVAILABLE
+        assert w.engine.creates == []

@@ -19,7 +19,7 @@ FOLDERS = {
     ),
     "bot/services": (
         "access approvals audit billing budgets checkpoints grants instances market migrations nodes notifications "
-        "outbox people plans reports requests runtime sessions webhooks"
+        "outbox people plans recovery reports requests runtime sessions webhooks"
     ),
     "ledger": "core engine kernel models queries",
     "providers": "clouds gpus profiles sandbox",

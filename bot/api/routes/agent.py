@@ -75,4 +75,5 @@ def _report(body: CheckinIn) -> Report:
         machine=MachineReport.of(body.machine.model_dump()) if body.machine else None,
         wants_startup=body.wants_startup,
         wants_secrets=body.wants_secrets,
+        signed_end=(body.signed_end.message, body.signed_end.signature) if body.signed_end else None,
     )

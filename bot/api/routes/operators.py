@@ -14,6 +14,7 @@ from bot.api.problems import FieldProblem, ProblemRaised
 from bot.api.routes.requests import Limit, RequestParam, done, found
 from bot.api.schemas.base import Done, ReasonIn
 from bot.api.schemas.operators import (
+    AcceptIn,
     AdoptIn,
     AuditOut,
     ConfirmBillIn,
@@ -43,12 +44,14 @@ from bot.services.instances import reconcile, unreachable_accounts
 from bot.services.instances.adoption import Adopt, adopt_orphan
 from bot.services.plans import run_history
 from bot.services.plans.job_file import BadJob, read_job
+from bot.services.recovery import acceptance
 from bot.services.runtime import recovery_mode as runtime_recovery_mode
 from bot.services.runtime.commands import Reply
 from ledger.kernel.states import OrphanState
 from ledger.queries.access import owned_sessions
 from ledger.queries.lookups import instances_page
-from ledger.queries.orphans import every_orphan, unknown_instances
+from ledger.queries.orphans import every_orphan
+from ledger.queries.recovery.older import recovery
 from providers.contract import Preflight
 from providers.registry import REGISTRY
 
@@ -185,14 +188,28 @@ async def recover(deps: Deps, _who: Admin) -> RecoveredOut:
     """List the instances at every cloud now, and quarantine each one with our label that the ledger does not know."""
     ctx = deps.ctx
     looks = await asyncio.gather(*(reconcile.observe(ctx, name) for name in ctx.providers))
+    older = await acceptance.older_facts(ctx)
     async with ctx.db.read() as tx:
         rows = [row for row in await every_orphan(tx) if row.state is OrphanState.QUARANTINED]
-        held = recovery_mode.recovery_notice(await unknown_instances(tx))
+        waits = await recovery(tx)
     return RecoveredOut(
         clouds=[LookedOut.of(look, cloud=name) for name, look in zip(ctx.providers, looks, strict=True)],
         waiting=[OrphanOut.model_validate(row) for row in rows],
-        held=held,
+        held=recovery_mode.recovery_notice(waits.unknown, is_older=waits.older_since is not None),
+        older=older.sentences if older is not None else [],
     )
+
+
+@router.post("/recover/accept", responses=refusals(404, 409))
+async def accept(deps: Deps, who: Admin, body: AcceptIn) -> Done:
+    """Accept a ledger that is older than its records, and buy again.
+
+    Earlier approvals that have bought nothing in it are void, because they may have bought something since.
+    """
+    ctx = deps.ctx
+    looks = await asyncio.gather(*(reconcile.observe(ctx, name) for name in ctx.providers))
+    unlisted = {name for name, look in zip(ctx.providers, looks, strict=True) if look.problem}
+    return done(await acceptance.accept(ctx, acceptance.Accept(who.actor, body.keep_approvals), unlisted))
 
 
 @router.get("/runs", responses=refusals())

@@ -103,6 +103,13 @@ class MachineIn(In):
     steps: tuple[StartupStepIn, ...] = Field(default=(), max_length=16, description="The steps of its start-up.")
 
 
+class SignedEndIn(In):
+    """An end as the service signed it in an earlier answer."""
+
+    message: str = Field(max_length=512, description="What was signed, as JSON.")
+    signature: str = Field(max_length=128, description="The ed25519 signature of the message, in base64.")
+
+
 class CheckinIn(In):
     """One check-in. `seq` must be above the one before: milliseconds since 1970 work, also after a restart."""
 
@@ -134,6 +141,7 @@ class CheckinIn(In):
     wants_secrets: bool = Field(
         default=False, description="Asks for the secrets of its job. Only an exchanged token gets them."
     )
+    signed_end: SignedEndIn | None = optional("The newest signed end that the agent has.")
     nonce: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{32,64}$")] | None = optional(
         "Random, new at each start of the agent: exchanges the boot token. Repeat it until the answer has the token."
     )

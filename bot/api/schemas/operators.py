@@ -167,9 +167,20 @@ class LookedOut(Out):
     problem: str = Field(description="What is wrong, in words; empty when nothing is.")
 
 
+class AcceptIn(In):
+    """What to do with approvals from before an older ledger was noticed."""
+
+    keep_approvals: bool = Field(
+        default=False, description="Let earlier approvals buy. Only if nothing can have been launched since the copy."
+    )
+
+
 class RecoveredOut(Out):
     """The instances that the clouds list and the ledger does not know; each waits for an operator."""
 
     clouds: list[LookedOut] = Field(description="The result of each cloud.")
     waiting: list[OrphanOut] = Field(description="The quarantined orphans.")
+    older: list[str] = Field(
+        default=[], description="How old the ledger is, and each difference from its records; empty where it is none."
+    )
     held: fields.Held = ""

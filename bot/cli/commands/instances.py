@@ -85,8 +85,19 @@ def adopt(
     show_result(adopted, as_json=as_json)
 
 
-def recover(as_json: Json = False) -> None:
-    """List the orphans at every cloud. Exits with 69 when a cloud did not answer, or none is set up."""
+def recover(
+    accept: Annotated[bool, typer.Option("--accept", help="Accept a ledger that is older than its records.")] = False,
+    keep_approvals: Annotated[
+        bool, typer.Option("--keep-approvals", help="With --accept: earlier approvals still buy.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """List orphans, and what an older ledger lacks. Exits with 69 when a cloud did not answer, or none is set up."""
+    if accept:
+        show_result(
+            spoken(lambda api: api.post("/recover/accept", {"keep_approvals": keep_approvals})), as_json=as_json
+        )
+        return
     found = spoken(lambda api: api.post("/recover", {}))
     failed = [f"{one['cloud']}: {one['problem']}" for one in found["clouds"] if one["problem"]]
     if as_json:
@@ -97,6 +108,8 @@ def recover(as_json: Json = False) -> None:
         unknown = len(found["waiting"])
         clouds = {machines_of(one["cloud"]) for one in found["clouds"]}
         where = f"{plural(looked, 'instance')} at {plural(len(clouds), 'cloud')}"
+        for sentence in found["older"]:
+            say(sentence, stderr=True)
         said = f"{where}; {unknown} of ours {'is' if unknown == 1 else 'are'} unknown here."
         say(f"{said} {found['held']}".strip(), stderr=True)
     if not found["clouds"]:

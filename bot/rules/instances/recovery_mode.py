@@ -11,10 +11,18 @@ from ledger.kernel.end_reason import APPROVED
 HOLD = timedelta(seconds=30)
 
 
-def recovery_notice(unknown: int) -> str:
-    """Say why nothing is bought, and which commands end that; "" while the ledger knows every instance of ours."""
+#: What every reply says while nobody has accepted an older ledger.
+OLDER = (
+    "Recovery mode is on: the ledger is older than its records. Until then nothing is bought, and only people and "
+    f"approved ends end a session. An operator checks it: {cli_command('recover')}, then "
+    f"{cli_command('recover --accept')}."
+)
+
+
+def recovery_notice(unknown: int, *, is_older: bool = False) -> str:
+    """Say why nothing is bought, and which commands end that; "" while recovery mode is off."""
     if not unknown:
-        return ""
+        return OLDER if is_older else ""
     one = unknown == 1
     what = "1 instance has our label but belongs" if one else f"{unknown} instances have our label but belong"
     each = "it" if one else "each"

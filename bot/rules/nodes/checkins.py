@@ -91,6 +91,8 @@ class Report:
     wants_startup: bool = False
     #: It asks for the secrets of its job.
     wants_secrets: bool = False
+    #: The newest signed end that it has: the message and its signature. None where it shows none.
+    signed_end: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,6 +95,7 @@ class ReplyCode(Vocabulary):
     SESSION_OVER = "session_over", "The session is ending or has ended, so it cannot be extended."
     CLOUD_GONE = "cloud_gone", "The cloud of the offer or session is no longer set up."
     CLOCK_WRONG = "clock_wrong", "The service's clock seems wrong, so nothing is bought or closed until it is right."
+    NOT_OLDER = "not_older", "The ledger has all that its records know, so there is nothing to accept."
     STALE = "stale", "Somebody else was faster, so nothing was changed."
 
     # Who may do it
@@ -200,6 +201,7 @@ class ReplyCode(Vocabulary):
 
     # Machines, for operators
     ADOPTED = "adopted", "The orphan is a session now."
+    LEDGER_ACCEPTED = "ledger_accepted", "Operators accepted an older ledger, and GPU Shopper buys again."
     CONDEMNED = "condemned", "The orphan is terminated within minutes."
     BILL_CONFIRMED = "bill_confirmed", "An operator confirmed a bill, and the ledger follows it."
     WRITTEN_OFF = "written_off", "An operator closed instances of an account whose key is not set up here."

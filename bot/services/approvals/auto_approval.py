@@ -25,6 +25,7 @@ from ledger.kernel.actor import Actor
 from ledger.kernel.ids import new_id, short_id
 from ledger.kernel.states import RequestState
 from ledger.models import Approval, Option, Request
+from ledger.queries.recovery.older import restored_at
 from ledger.queries.spend import approved_since
 
 
@@ -62,6 +63,10 @@ async def judge(
         return deny(not_them.code, "Slack doesn't show the requester as a member, so a person must approve this.")
     if mandate.tier is not None:
         return deny(ReplyCode.TIERED, "This belongs to a tier of the policy, so a person must approve it.")
+    restored = await restored_at(tx)
+    if restored is not None and request.created_at < restored:
+        # It may have been approved, bought and ended in the part of the ledger that is lost.
+        return deny(ReplyCode.TIERED, "The ledger was restored since it was made, so a person must approve this.")
     await lock_family(tx, Request, request.id)
     await lock_auto_approval(tx)
     judged = auto_approval(

@@ -66,6 +66,7 @@ async def break_glass(ctx: Context, command: BreakGlass) -> Reply:
     except StaleMove:
         return refuse(ReplyCode.STALE, "Somebody else was faster. The request's message shows the result.")
     if reply.ok:
+        await ctx.epoch.cover(tx)
         for hint in (ctx.hints.instances, ctx.hints.sessions, ctx.hints.outbox):
             hint.set()
     return reply

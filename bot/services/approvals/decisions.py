@@ -60,6 +60,7 @@ async def decide(ctx: Context, command: Decide) -> Reply:
     except StaleMove:
         return await preview(ctx, command)  # Somebody else decided at the same moment: reply with that outcome.
     if reply.ok:
+        await ctx.epoch.cover(tx)
         ctx.hints.instances.set()
         ctx.hints.sessions.set()
         ctx.hints.outbox.set()

@@ -30,8 +30,10 @@ from ledger.kernel.states import GrantState
 from ledger.models import AdvanceApproval, Option, Request
 from ledger.queries.decisions import DecisionSubject, button, subject_by_token
 from ledger.queries.lookups import open_advances
+from ledger.queries.recovery.older import older_mark
 
 REASON = "Approved in advance."
+OLDER_LEDGER = "The ledger was restored since then, so people decide anew."
 #: What is known now of each approver in advance, by their references.
 Facts = Mapping[str, DeciderFacts]
 
@@ -70,6 +72,9 @@ async def use(
     rows = await open_advances(tx, request.id)
     if not rows:
         return None
+    if (mark := await older_mark(tx)) is not None and any(row.at < mark.at for row in rows):
+        await asked_as_usual(tx, request, OLDER_LEDGER, now)
+        return False
     votes, refusal = list[_Vote](), "No offer is inside the approval in advance."
     for option in options:
         votes, refusal = await _judge(ctx, tx, request, option, rows, people, now)

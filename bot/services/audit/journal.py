@@ -6,11 +6,11 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from bot.rules.audit.event_order import is_late
 from bot.rules.audit.hash_chain import START, event_hash, first_broken
 from bot.services.runtime.context import Context
+from bot.services.runtime.event_content import content
 from ledger.engine.db import Database
 from ledger.models import Event, EventHash
 from ledger.queries.event_order import number_events
@@ -35,21 +35,6 @@ class Audit:
     sealed: int
     heads: Mapping[str, str]
     broken: tuple[str, ...]
-
-
-def content(event: Event) -> dict[str, Any]:
-    """Return an event as plain JSON: what is hashed, and what an export has on each line."""
-    return {
-        "id": event.id,
-        "at": event.at.isoformat(),
-        "actor": event.actor,
-        "subject": event.subject,
-        "kind": event.kind,
-        "before": event.before,
-        "after": event.after,
-        "reason": event.reason,
-        "data": event.data,
-    }
 
 
 async def hash_events_due(ctx: Context) -> int:

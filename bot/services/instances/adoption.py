@@ -80,6 +80,7 @@ async def adopt_orphan(ctx: Context, command: Adopt) -> Reply:
                 adoption_approval.back(tx, command, orphan, judged, now)
             return Reply(judged.verdict.allowed, judged.verdict.code, judged.verdict.sentence)
         reply = await _write(ctx, tx, command, orphan, seen, offer, judged, now)
+    await ctx.epoch.cover(tx)
     for hint in (ctx.hints.outbox, ctx.hints.instances, ctx.hints.sessions):
         hint.set()
     return reply

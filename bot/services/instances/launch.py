@@ -21,7 +21,7 @@ from bot.services.access import key_holders, machine_keys
 from bot.services.grants import reopen, reservations
 from bot.services.instances.attached_volume import NotMounted, attached
 from bot.services.instances.failover import send_again, try_next, wait_of
-from bot.services.instances.launch_spec import authority, order
+from bot.services.instances.launch_spec import authority, may_send, order
 from bot.services.instances.transitions import adopt, approved_end, settle
 from bot.services.instances.unknown_outcome import UNCLEAR, search_first
 from bot.services.market.codec import offer_from_json, offer_to_json
@@ -32,12 +32,11 @@ from bot.services.notifications.paging import alone
 from bot.services.runtime import recovery_mode
 from bot.services.runtime.clock_guard import clock_problem
 from bot.services.runtime.context import Context
-from ledger.core import Claim, StaleMove, Tx, amend, claim_rows, lock_family, move, release
+from ledger.core import Claim, StaleMove, Tx, claim_rows, move, release
 from ledger.kernel.actor import SYSTEM
-from ledger.kernel.grant import Grant, GrantKind
+from ledger.kernel.grant import Grant
 from ledger.kernel.states import GrantState, InstanceState, SessionState
 from ledger.models import GrantRow, Instance, Request, Session
-from ledger.queries.runs.node_sets import is_whole
 from providers.capabilities import Capabilities
 from providers.contract import InstanceSpec, Offer, Provider
 from providers.errors import NotSent, OutcomeUnknown, ProviderError, RateLimited
@@ -46,10 +45,19 @@ BATCH = 8
 #: A create is sent within this many monotonic seconds of the commit that says so, or not at all: its row has a lease.
 SEND_WITHIN_S = 10.0
 PAUSED = "The process paused before it could send the launch."
+NOT_COVERED = "The epoch could not be written, so nothing was launched."
 #: Rows whose create was sent, and whose answer is still to be applied: another process may have taken it for lost.
 SENT = frozenset({InstanceState.SENDING, InstanceState.UNKNOWN})
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Committed:
+    """A commit to send: its time in monotonic seconds, and whether the epoch has it. Without that nothing is sent."""
+
+    at_s: float
+    is_covered: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +104,7 @@ async def _send(ctx: Context, held: Claim, row: Instance, *, recovering: bool) -
                     tx, work.session.id, "The session ended before the launch.", ctx.clock.now(), SYSTEM
                 )
                 await settle(ctx, tx, work.session.id, ctx.clock.now())
-        elif recovering:
+        elif recovering or not await ctx.epoch.works():
             async with ctx.db.write() as tx:
                 await release(tx, Instance, held, due_at=ctx.clock.now() + HOLD)
         elif provider is None or provider.account != work.instance.account:
@@ -182,10 +190,10 @@ async def _wait(ctx: Context, work: _Work, held: Claim, error: RateLimited) -> N
 
 async def _commit_to_send(
     ctx: Context, work: _Work, held: Claim, spec: InstanceSpec, minted: Minted, able: Capabilities
-) -> float | None:
+) -> _Committed | None:
     """Move the row from READY to SENDING before the call, so that only one sender can ever send it.
 
-    Returns the monotonic time of the commit in seconds, or None when nothing may be sent.
+    None when nothing may be sent. Then a ledger restored from a copy shows that it lacks this: the epoch has it.
     """
     now = ctx.clock.now()
     leased_until = now + create_lease(ctx, able)
@@ -221,7 +229,7 @@ async def _commit_to_send(
             await machine_keys.launched(ctx, tx, work.instance, session, spec.public_keys, now)
         committed_s = ctx.clock.monotonic()
     ctx.hints.outbox.set()
-    return committed_s
+    return _Committed(committed_s, await ctx.epoch.cover(tx))
 
 
 async def _order(ctx: Context, work: _Work, held: Claim, provider: Provider, fresh: Offer) -> None:
@@ -248,13 +256,17 @@ async def _order(ctx: Context, work: _Work, held: Claim, provider: Provider, fre
     except ProviderError as error:
         await _refused(ctx, work, error.code, f"{error.message}.", held)
         return
-    committed_s = await _commit_to_send(ctx, work, held, spec, minted, provider.capabilities)
-    if committed_s is None:
+    committed = await _commit_to_send(ctx, work, held, spec, minted, provider.capabilities)
+    if committed is None:
         return
     if sent_before:
         await _unknown_outcome(ctx, work, sent_before)
-        return
-    await _create(ctx, work, provider, spec, grant, committed_s)
+    elif not committed.is_covered:
+        # Nothing was sent, and this process alone may send: the row is closed, and another one waits.
+        limit = RateLimited(provider.name, NOT_COVERED, HOLD.total_seconds())
+        await _refused(ctx, work, NotSent.code, NOT_COVERED, limit=limit)
+    else:
+        await _create(ctx, work, provider, spec, grant, committed.at_s)
 
 
 async def _enroll(ctx: Context, work: _Work, fresh: Offer) -> Minted:
@@ -361,34 +373,3 @@ async def _reject(tx: Tx, work: _Work, code: str, sentence: str, now: datetime, 
     values = {"outcome": sentence, "outcome_code": code, "ended_at": now}
     to, row_id = InstanceState.REJECTED, work.instance.id
     await move(tx, Instance, row_id, to, now, SYSTEM, sentence, only_from=states, claim=token, values=values)
-
-
-async def may_send(ctx: Context, tx: Tx, held: Claim, grant_id: str, session_id: str, now: datetime) -> bool:
-    """Whether the create may be sent in this transaction; if not, carry out what follows from that.
-
-    Raises `StaleMove` when the session's end was ordered meanwhile.
-    """
-    await lock_family(tx, GrantRow, grant_id)
-    grant = await tx.get_one(GrantRow, grant_id)
-    if grant.state is not GrantState.OPEN or now >= grant.until:
-        await reservations.withdraw_ready(tx, session_id, "Its approval expired.", now, SYSTEM)
-        if grant.state is GrantState.OPEN:
-            await reopen.reopen_request(tx, grant.request_id, "The approval expired before it was used.", now)
-            ctx.hints.requests.set()
-        return False
-    # Recovery mode, or a doubt about the clock, may have begun during this pass; nothing is bought in either.
-    if clock_problem(ctx.clock) or await recovery_mode.is_on(tx):
-        await release(tx, Instance, held, due_at=now + HOLD)
-        return False
-    session = await tx.get_one(Session, session_id, populate_existing=True)
-    if session.state is SessionState.TERMINATING:
-        raise StaleMove(session.id, str(session.state), str(SessionState.PROVISIONING))
-    if not await is_whole(tx, session):
-        return False  # Another machine of its set has failed; `node_sets` ends the set.
-    if grant.kind == GrantKind.REPLACE and session.deadline is not None and now >= session.deadline:
-        # A replacement has the end of the instance it replaces; the expiration of the session enforces it.
-        await reservations.withdraw_ready(tx, session_id, "Its approved time ended.", now, SYSTEM)
-        await amend(tx, Session, session_id, due_at=now)
-        ctx.hints.sessions.set()
-        return False
-    return True

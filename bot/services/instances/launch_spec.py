@@ -1,20 +1,30 @@
-"""Build what a create needs: the spec that is sent to a cloud, and the grant under which it is sent."""
+"""Build what a create needs: its spec, its grant, and the judgement whether it may still be sent."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from decimal import Decimal
 
 from bot.rules.instances import file_mounts
+from bot.rules.instances.recovery_mode import HOLD
 from bot.rules.instances.startup_script import bootstrap
 from bot.rules.market.filters import image_of, least_cuda
 from bot.rules.policy.policy import Policy
 from bot.rules.values.mounts import mounts_of
+from bot.services.grants import reopen, reservations
 from bot.services.nodes.enrollment import AGENT_URL
+from bot.services.runtime import recovery_mode
+from bot.services.runtime.clock_guard import clock_problem
+from bot.services.runtime.context import Context
+from ledger.core import Claim, StaleMove, Tx, amend, lock_family, release
+from ledger.kernel.actor import SYSTEM
 from ledger.kernel.grant import Grant, GrantKind
 from ledger.kernel.job import JobRequest
 from ledger.kernel.ports import Port
-from ledger.models import GrantRow, Instance
+from ledger.kernel.states import GrantState, SessionState
+from ledger.models import GrantRow, Instance, Session
+from ledger.queries.runs.node_sets import is_whole
 from providers.capabilities import PortAccess
 from providers.contract import AttachedVolume, InstanceSpec, Offer, Provider
 from providers.profiles import model
@@ -77,3 +87,34 @@ def authority(row: GrantRow, label: str) -> Grant:
         Decimal(row.hours),
         row.until,
     )
+
+
+async def may_send(ctx: Context, tx: Tx, held: Claim, grant_id: str, session_id: str, now: datetime) -> bool:
+    """Whether the create may be sent in this transaction; if not, carry out what follows from that.
+
+    Raises `StaleMove` when the session's end was ordered meanwhile.
+    """
+    await lock_family(tx, GrantRow, grant_id)
+    grant = await tx.get_one(GrantRow, grant_id)
+    if grant.state is not GrantState.OPEN or now >= grant.until:
+        await reservations.withdraw_ready(tx, session_id, "Its approval expired.", now, SYSTEM)
+        if grant.state is GrantState.OPEN:
+            await reopen.reopen_request(tx, grant.request_id, "The approval expired before it was used.", now)
+            ctx.hints.requests.set()
+        return False
+    # Recovery mode, or a doubt about the clock, may have begun during this pass; nothing is bought in either.
+    if clock_problem(ctx.clock) or await recovery_mode.is_on(tx):
+        await release(tx, Instance, held, due_at=now + HOLD)
+        return False
+    session = await tx.get_one(Session, session_id, populate_existing=True)
+    if session.state is SessionState.TERMINATING:
+        raise StaleMove(session.id, str(session.state), str(SessionState.PROVISIONING))
+    if not await is_whole(tx, session):
+        return False  # Another machine of its set has failed; `node_sets` ends the set.
+    if grant.kind == GrantKind.REPLACE and session.deadline is not None and now >= session.deadline:
+        # A replacement has the end of the instance it replaces; the expiration of the session enforces it.
+        await reservations.withdraw_ready(tx, session_id, "Its approved time ended.", now, SYSTEM)
+        await amend(tx, Session, session_id, due_at=now)
+        ctx.hints.sessions.set()
+        return False
+    return True

@@ -69,6 +69,7 @@ async def switch(ctx: Context, command: Switch) -> Reply:
     except LookupError as error:
         return refuse(ReplyCode.UNKNOWN_ID, f"{error}.")
     if reply.ok:
+        await ctx.epoch.cover(tx)
         ctx.hints.instances.set()
         ctx.hints.outbox.set()
     return reply

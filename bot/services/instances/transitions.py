@@ -27,11 +27,13 @@ from ledger.kernel import money
 from ledger.kernel.actor import SYSTEM, Actor
 from ledger.kernel.checkpoint_step import WAITS
 from ledger.kernel.end_reason import EndReason
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.grant import GrantKind
 from ledger.kernel.job import volume_of
 from ledger.kernel.proof import ProofOfEnd
 from ledger.kernel.states import GrantState, InstanceState, RequestState, SessionState
 from ledger.models import GrantRow, Instance, Request, Session
+from ledger.queries.journal import latest_events
 from ledger.queries.lookups import grants_of_session, instances_of_session, open_instances_of_session
 from ledger.queries.overspend import approved_rate
 from ledger.queries.runs.graces import change_grace, graces_of_sessions, replaced_of_session
@@ -124,7 +126,10 @@ async def check_rate(
         await end_announced(ctx, tx, row, EndReason.BILLED_ABOVE_CAP, verdict.sentence, now)
     price_usd_h = await _take_rate(ctx, tx, row, seen, now)
     if price_usd_h is not None and step is not PriceStep.END and session.deadline is not None:
-        await ends_at(tx, session, await paid_until(ctx, tx, row, grant, price_usd_h, session.deadline), now)
+        end = await paid_until(ctx, tx, row, grant, price_usd_h, session.deadline)
+        # What paid for an end that only a record knows is in the part of the ledger that is lost.
+        if end >= session.deadline or not await latest_events(tx, session.id, EventKind.SESSION_END_RECORDED, 1):
+            await ends_at(tx, session, end, now)
     return step is not PriceStep.END
 
 

@@ -21,6 +21,7 @@ from bot.services.grants import reopen
 from bot.services.instances.transitions import adopt, settle
 from bot.services.nodes.login_keys import public_line
 from bot.services.notifications.paging import OPERATORS, alone, page, page_in
+from bot.services.runtime import older_ledger
 from bot.services.runtime.clock_guard import clock_problem
 from bot.services.runtime.context import Context
 from ledger.core import Claim, StaleMove, Tx, claim, move, notification_of, release
@@ -245,6 +246,7 @@ async def _adopt_sent(ctx: Context, row: Instance, seen: ObservedInstance) -> bo
             await machine_keys.launched(ctx, tx, row, session, keys, now)
         await adopt(ctx, tx, row.id, seen, now)
         await page_in(ctx, tx, f"{row.id}/sent-before", f"{row.name}: {SENT_BEFORE}", now)
+        await older_ledger.contradicted(tx, now)
     for hint in (ctx.hints.outbox, ctx.hints.sweep):
         hint.set()
     return True

@@ -31,10 +31,12 @@ from bot.services.nodes import (
     queue_dealing,
     queue_results,
     sent_secrets,
+    signed_ends,
     startup,
     token_exchange,
 )
 from bot.services.nodes.api_identity import ApiIdentity, api_identity
+from bot.services.nodes.signed_ends import SignedEnd
 from bot.services.nodes.token_exchange import REPLACED, Presented
 from bot.services.runtime.clock_guard import approved_now
 from bot.services.runtime.commands import Reply, refuse
@@ -101,6 +103,7 @@ class _Changes:
     plans: dict[str, dict[str, Any]] = field(default_factory=dict)
     secrets: dict[str, dict[str, str]] = field(default_factory=dict, repr=False)
     results: dict[tuple[str, int], dict[str, Any]] = field(default_factory=dict)
+    signed_ends: dict[str, SignedEnd] = field(default_factory=dict)
     is_told: bool = False
 
 
@@ -170,6 +173,9 @@ class Checkins:
             answers = [_with_commands(one, shown, dealt) for one, (shown, *_) in zip(answers, group, strict=True)]
             tokens = sorted(changes.tokens.items())
             await write_checkins(tx, [{"of_instance": k, **token_exchange.columns(one)} for k, one in tokens])
+        if changes.signed_ends:
+            async with ctx.db.write() as tx:  # Of its own: a session is locked before its agent everywhere else.
+                await signed_ends.take(tx, changes.signed_ends, now)
         if changes.is_told:
             ctx.hints.outbox.set()
         return answers
@@ -216,7 +222,11 @@ class Checkins:
             changes.is_told = True
             await node_api.notify_changed_certificate(tx, self._ctx.policy, key, known, api.api, now)
         token = shown.next_token if judged.verdict is TokenVerdict.EXCHANGED else ""
-        answer = self._answer(stands, status, report.seq, api.problem, token, now)
+        signed = signed_ends.read(self._ctx.labels, key, report)
+        if signed is not None and signed_ends.shows_more(stands, signed, before.seq):
+            changes.signed_ends[key] = signed
+        until = signed_ends.end_to_sign(stands, signed, before.seq)
+        answer = self._answer(stands, status, report.seq, api.problem, token, until, now)
         answer = replace(answer, results_taken=status.results_taken)
         if report.wants_startup:
             answer = replace(answer, startup=changes.plans.get(key))
@@ -235,11 +245,18 @@ class Checkins:
             token_exchange.note_exchange(tx, shown.instance_id, before.checkin is not None, now)
 
     def _answer(
-        self, stands: NodeContext, status: NodeStatus, seq: int, problem: str, token: str, now: datetime
+        self,
+        stands: NodeContext,
+        status: NodeStatus,
+        seq: int,
+        problem: str,
+        token: str,
+        until: datetime | None,
+        now: datetime,
     ) -> CheckinReply:
         node = stands.node
         # By a clock that no cloud has confirmed the machine could end itself too early, so it keeps the end it knows.
-        until = stands.approved_until if approved_now(self._ctx.clock) is not None else None
+        until = until if approved_now(self._ctx.clock) is not None else None
         message, signature = enrollment.signed(self._ctx.labels, node.instance_id, seq, until, now, node.api_token_hash)
         ends_at = min((one for one in (stands.deadline, stands.early_end_at) if one), default=None)
         asked = rules.instruction(stands.session_state, stands.wanted, ends_at, now, stands.node.wanted)

@@ -17,6 +17,7 @@ from bot.rules.values.labels import LabelKey
 from bot.services.market.catalog import Catalog
 from bot.services.runtime.agent_archive import AgentArchive
 from bot.services.runtime.backpressure import Pressure
+from bot.services.runtime.epoch import Epoch
 from bot.services.runtime.names import KnownNames
 from bot.services.runtime.ports import CheckpointStores, People, Reach
 from ledger.core.inbox import InboxWriter
@@ -83,6 +84,8 @@ class Context:
     #: Since when this process, its clock in doubt, saw each create without an outcome, in monotonic seconds.
     undecided_since_s: dict[str, float] = field(default_factory=dict)
     pressure: Pressure = field(default_factory=Pressure)
+    #: The newest events that the ledger must have, written outside of it; without folders nothing is written.
+    epoch: Epoch = field(default_factory=Epoch)
     #: When this process began, in monotonic seconds of its clock; filled in where it isn't given.
     started_s: float = math.nan
 

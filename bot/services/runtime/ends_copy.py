@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -12,7 +10,9 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
+from bot.rules.instances.ledger_age import EpochEntry
 from bot.rules.policy.policy import Policy
+from bot.services.runtime.whole_file import replace_file
 from ledger.kernel.must_end import MustEnd
 
 NAME = "ends.json"
@@ -47,6 +47,8 @@ class EndsCopy:
     others: int = 0
     policy: Mapping[str, str | int] = field(default_factory=dict)
     sent: tuple[Sent, ...] = ()
+    #: How far the journal went then; None in a copy that an older release wrote.
+    epoch: EpochEntry | None = None
 
     def policy_on_top(self) -> Policy:
         """Return the defaults with the last good values of what is granted on top of an end."""
@@ -74,17 +76,9 @@ def load(path: Path) -> EndsCopy:
 
 def save(path: Path, copy: EndsCopy) -> bool:
     """Replace the copy whole, with mode 0600. False when it cannot be written; what is in memory still counts."""
-    made: str | None = None
     try:
-        handle, made = tempfile.mkstemp(prefix=f".{NAME}.", dir=path.parent)  # Made with mode 0600.
-        with os.fdopen(handle, "wb") as file:
-            file.write(_ADAPTER.dump_json(copy))
-            file.flush()
-            os.fsync(file.fileno())
-        Path(made).replace(path)
+        replace_file(path, _ADAPTER.dump_json(copy))
     except OSError as error:
         log.warning("the copy of what must end was not written: %s", error.strerror)
-        if made is not None:
-            Path(made).unlink(missing_ok=True)
         return False
     return True

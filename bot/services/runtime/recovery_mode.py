@@ -1,9 +1,9 @@
-"""Pause launches and automatic terminations while an orphan waits for an operator.
+"""Pause launches and automatic terminations while the ledger is not trusted alone.
 
-An orphan that the ledger does not know means that the ledger has lost something, so it is not trusted alone. A ledger
-restored from a copy may know neither what runs nor what was extended since. So nothing is bought, and only
-people's commands and approved ends terminate anything (`rules.instances`). The operators are paged until one of them
-condemns the orphan, or until it is gone.
+An orphan that the ledger does not know means that the ledger has lost something, and so does a record that knows more
+than the ledger. A ledger restored from a copy may know neither what runs nor what was extended since. So nothing is
+bought, and only people's commands and approved ends terminate anything (`rules.instances`). The operators are paged
+until one of them condemns the orphan or it is gone, and until one of them accepts the older ledger.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from ledger.engine.db import Database
 from ledger.kernel.actor import Actor
 from ledger.kernel.states import LIVE_SESSION, NotificationKind, OrphanState, RequestState, SessionState
 from ledger.models import Instance, Orphan, Session
-from ledger.queries.orphans import orphan_by_id, unknown_instances, waiting_orphans
+from ledger.queries.orphans import orphan_by_id
+from ledger.queries.recovery.older import Recovery, recovery
 from ledger.queries.views import RequestView, SessionView
 
 #: The states of a request that recovery mode delays.
@@ -32,13 +33,14 @@ CONDEMNABLE = frozenset({OrphanState.SEEN, OrphanState.QUARANTINED})
 
 
 async def is_on(tx: Tx) -> bool:
-    """Whether an orphan that the ledger does not know waits for an operator."""
-    return bool(await waiting_orphans(tx))
+    """Whether an orphan that the ledger does not know, or an older ledger, waits for an operator."""
+    return bool(await recovery(tx))
 
 
 async def with_recovery_notice(tx: Tx, reply: Reply) -> Reply:
     """Add to an accepted command's reply that its work waits while recovery mode is on."""
-    sentence = recovery_notice(await unknown_instances(tx)) if reply.ok else ""
+    waits = await recovery(tx) if reply.ok else Recovery()
+    sentence = recovery_notice(waits.unknown, is_older=waits.older_since is not None)
     return replace(reply, sentence=f"{reply.sentence} {sentence}") if sentence else reply
 
 
@@ -46,12 +48,13 @@ def of_request(view: RequestView) -> str:
     """Return the recovery notice for a request that recovery mode delays, else ""."""
     session = view.session
     is_open = view.request.state in WAITS and (session is None or session.state in LIVE_SESSION)
-    return recovery_notice(view.unknown) if is_open else ""
+    return recovery_notice(view.unknown, is_older=view.is_older) if is_open else ""
 
 
 def of_session(view: SessionView) -> str:
     """Return the recovery notice for a live session, else ""."""
-    return recovery_notice(view.unknown) if view.session.state in LIVE_SESSION else ""
+    is_live = view.session.state in LIVE_SESSION
+    return recovery_notice(view.unknown, is_older=view.is_older) if is_live else ""
 
 
 async def now_on(db: Database) -> bool:
@@ -61,9 +64,9 @@ async def now_on(db: Database) -> bool:
 
 
 async def began_at(db: Database) -> datetime | None:
-    """Return when the first waiting orphan was seen; None when none waits."""
+    """Return when recovery mode began; None while it is off."""
     async with db.read() as tx:
-        return min((orphan.first_seen_at for orphan in await waiting_orphans(tx)), default=None)
+        return (await recovery(tx)).since
 
 
 async def waits_until(tx: Tx, row: Instance, began: datetime, pause_s: float, now: datetime) -> datetime | None:

@@ -16,8 +16,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bot.rules.approvals.approvers import slack_account
+from bot.rules.instances.ledger_age import EpochEntry, with_latest_ends
 from bot.rules.instances.watchdog import Ability, EndOrder, due
 from bot.rules.values.phrases import plural
+from bot.services.recovery.detection import LedgerComparison, begin, compare
 from bot.services.runtime.clock_guard import approved_now
 from bot.services.runtime.context import Context
 from bot.services.runtime.ends_copy import EndsCopy, Sent, load, on_top_of, save
@@ -40,6 +42,7 @@ FAILING_S = 20.0
 AGAIN = timedelta(seconds=60)
 #: A replica that did not write for a day is forgotten.
 FORGOTTEN = timedelta(days=1)
+NOT_WRITTEN = "GPU Shopper cannot write its epoch, so it launches nothing. Approved ends still come"
 #: A direct message may take this long; the end waits no longer for it.
 SAY_S = 10.0
 
@@ -82,6 +85,9 @@ class EndWatchdog:
     _paged: dict[str, float] = field(default_factory=dict)
     _last_s: dict[tuple[str, str], float] = field(default_factory=dict)
     _warned: set[str] = field(default_factory=set)
+    #: How the ledger compared with its epoch at the last look; None before the first one that could read it.
+    _compared: LedgerComparison | None = None
+    _set_aside: bool = False
 
     def __post_init__(self) -> None:
         """Take over what the last process had copied."""
@@ -116,16 +122,45 @@ class EndWatchdog:
 
     async def _read(self) -> Read:
         now = self.ctx.clock.now()
+        # Read before the ledger, which has whatever was written to the epoch before.
+        entries = (*self.ctx.epoch.entries(), *([self.copy.epoch] if self.copy.epoch else ()))
         try:
             async with asyncio.timeout(READ_S), self.ctx.db.read() as tx:
                 rows = tuple(await must_end(tx))
                 others = await other_replicas(tx, self.me, now - ALIVE)
+                compared = await compare(tx, entries)
         except Exception as error:  # noqa: BLE001 # Whatever stops the read, the ends of the copy still come.
             log.warning("what must end could not be read (%s); the copy counts", type(error).__name__)
             return Read(self.copy.rows, from_copy=True)
-        self.copy = EndsCopy(now, rows, others, on_top_of(self.ctx.policy), self.copy.sent)
+        rows, copied, epoch = self._beside_records(rows, compared, now)
+        self.copy = EndsCopy(now, copied, others, on_top_of(self.ctx.policy), self.copy.sent, epoch)
         await asyncio.to_thread(save, self.path, self.copy)
+        if not await asyncio.to_thread(self.ctx.epoch.save):
+            await self.page("epoch", f"{NOT_WRITTEN} ({self.ctx.epoch.problem}). Check the disk of the data folder.")
         return Read(rows, from_copy=False)
+
+    def _beside_records(
+        self, rows: tuple[MustEnd, ...], compared: LedgerComparison, now: datetime
+    ) -> tuple[tuple[MustEnd, ...], tuple[MustEnd, ...], EpochEntry | None]:
+        """Return what must end, what is copied of it, and the epoch of the copy.
+
+        Beside an older ledger the copy keeps what it has: the latest end counts until operators accept the ledger.
+        """
+        self._compared, own = compared, self.ctx.epoch
+        if compared.accepted_at is not None:
+            own.accept(compared.accepted_at)
+        if not compared.is_older:
+            self._set_aside = False
+            own.note(compared.events, compared.newest, now)
+            return rows, rows, own.entries()[-1]
+        if compared.age is not None and not self._set_aside:
+            own.set_aside()
+            self._set_aside = True
+        since = compared.older_since or now
+        latest = with_latest_ends(rows, self.copy.rows)
+        latest = tuple(one if one.recovery_since else replace(one, recovery_since=since) for one in latest)
+        there = {one.instance_id for one in rows}
+        return latest, (*latest, *(one for one in self.copy.rows if one.instance_id not in there)), self.copy.epoch
 
     def _due(self, one: MustEnd, now: datetime) -> EndOrder | None:
         provider = self.ctx.providers.get(one.cloud)
@@ -253,7 +288,15 @@ class EndWatchdog:
             return False
         self.problem, self.wrote_at_s = "", self.ctx.clock.monotonic()
         await self._record()
+        await self._note_older(now)
         return True
+
+    async def _note_older(self, now: datetime) -> None:
+        """Begin recovery mode in the ledger where it is older than its records, or add what the copy knows."""
+        if self._compared is None or not self._compared.is_older:
+            return
+        async with self.ctx.db.write() as tx:
+            await begin(self.ctx, tx, self._compared.age, self.copy.rows, now)
 
     async def watch_writes(self) -> None:
         """Page the operators when no write worked for 20 s, and notify them when one works again."""

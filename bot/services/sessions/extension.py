@@ -66,6 +66,7 @@ async def extend(ctx: Context, command: Extend) -> Reply:
     except LookupError as error:
         return refuse(ReplyCode.UNKNOWN_ID, f"{error}.")
     if reply.ok:
+        await ctx.epoch.cover(tx)
         ctx.hints.sessions.set()
         ctx.hints.outbox.set()
     return replace(reply, data={**reply.data, "session_id": session.id})

@@ -16,9 +16,8 @@ from ledger.queries.orphans import (
     every_orphan,
     orphan_by_id,
     quarantined,
-    unknown_instances,
-    waiting_orphans,
 )
+from ledger.queries.recovery.older import Recovery, recovery
 from tests.support import rows
 from tests.support.clock import START
 
@@ -33,8 +32,7 @@ async def test_orphans_that_wait_for_an_operator(db: Database) -> None:
         gone = await rows.stray(tx, OrphanState.GONE, at=START + 3 * MINUTE)
         condemned = await rows.stray(tx, OrphanState.CONDEMNED)
     async with db.read() as tx:
-        assert [one.id for one in await waiting_orphans(tx)] == [late.id]
-        assert await unknown_instances(tx) == 1
+        assert await recovery(tx) == Recovery(1, late.first_seen_at)
         assert [one.id for one in await quarantined(tx)] == [early.id, late.id]
         assert [one.id for one in await every_orphan(tx)] == [late.id, early.id, gone.id, seen.id, condemned.id]
         found = await orphan_by_id(tx, gone.id)

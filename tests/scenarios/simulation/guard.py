@@ -25,6 +25,7 @@ class Law(StrEnum):
     LOSS = "cost and loss decide about unplanned ends"
     PEOPLE = "nobody is on a machine who isn't on its session"
     SIGHT = "nobody reads more than their part of a session"
+    OLDER = "an older ledger buys nothing twice and ends nothing early"
     RATE = "nobody's requests bury the others"
     DATA = "data are not deleted by bookkeeping"
 

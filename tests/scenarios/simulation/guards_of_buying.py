@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.scenarios.simulation.guard import Edit, Guard, Law
 
 LAUNCH, DECISIONS = "bot.services.instances.launch", "bot.services.approvals.decisions"
+LAUNCH_SPEC = "bot.services.instances.launch_spec"
 DECISION = "bot.rules.approvals.decision"
 MOVES, CLAIMS = "ledger.core.moves", "ledger.core.claims"
 CREATES, LATE = "tests/scenarios/faults/test_creates.py", "tests/scenarios/faults/test_late_answers.py"
@@ -142,7 +143,7 @@ _CREATES = (
         Law.DECISION,
         (
             Edit(
-                LAUNCH,
+                LAUNCH_SPEC,
                 "        raise StaleMove(session.id, str(session.state), str(SessionState.PROVISIONING))",
                 "        pass",
             ),
@@ -157,7 +158,7 @@ _CREATES = (
     Guard(
         "nothing is bought in recovery mode",
         Law.DECISION,
-        (Edit("bot.services.runtime.recovery_mode", "    return bool(await waiting_orphans(tx))", "    return False"),),
+        (Edit("bot.services.runtime.recovery_mode", "    return bool(await recovery(tx))", "    return False"),),
         test="tests/services/grants/test_hours_used.py"
         "::test_a_replacement_is_not_bought_after_the_approved_end_nor_in_recovery",
     ),
@@ -171,7 +172,7 @@ _CREATES = (
                 "    if False:\n        return 0  # Nothing is claimed",
             ),
             Edit(
-                LAUNCH,
+                LAUNCH_SPEC,
                 "    if clock_problem(ctx.clock) or await recovery_mode.is_on(tx):",
                 "    if await recovery_mode.is_on(tx):",
             ),
@@ -325,7 +326,7 @@ _DECISIONS = (
     Guard(
         "an approval ends",
         Law.DECISION,
-        (Edit(LAUNCH, "if grant.state is not GrantState.OPEN or now >= grant.until:", "if False:"),),
+        (Edit(LAUNCH_SPEC, "if grant.state is not GrantState.OPEN or now >= grant.until:", "if False:"),),
         test=f"{REQUOTE}::test_an_approval_that_is_not_used_in_time_buys_nothing",
     ),
     Guard(

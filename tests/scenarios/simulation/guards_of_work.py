@@ -1,4 +1,7 @@
-"""Guards of the work: machines are kept while waiting is cheap, moves lose nothing, and no part counts as the whole."""
+"""Guards of the work: machines are kept while waiting is cheap, moves lose nothing, and no part counts as the whole.
+
+Among them are those of restores: a part of the past is no whole ledger.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,86 @@ GRACE, RULE = "tests/services/instances/test_grace.py", "tests/rules/instances/t
 COLD, CREATES = "tests/services/market/test_cold.py", "tests/scenarios/faults/test_creates.py"
 KEPT = "if plight.at_risk is AtRisk.NOTHING or plight.waiting_usd > plight.limit_usd:"
 
+LAUNCH, RECOVERY = "bot.services.instances.launch", "bot.services.recovery"
+RESTORES, RECORDS = "tests/services/recovery/test_restores.py", "tests/services/recovery/test_records.py"
+SIGNED = "tests/services/nodes/test_signed_ends.py"
+
+_RESTORES = (
+    Guard(
+        "epoch",
+        Law.OLDER,
+        (
+            Edit(
+                f"{RECOVERY}.detection",
+                "    return LedgerComparison(age, journal.events,",
+                "    return LedgerComparison(None, journal.events,",
+            ),
+        ),
+        test=f"{RESTORES}::test_what_people_had_ended_since_the_copy_is_not_bought_again",
+    ),
+    Guard(
+        "the epoch before the create",
+        Law.OLDER,
+        (Edit(LAUNCH, "    elif not committed.is_covered:", "    elif False:"),),
+        test=f"{RECORDS}::test_while_the_epoch_can_not_be_written_a_launch_waits_and_an_end_comes",
+    ),
+    Guard(
+        "latest record",
+        Law.OLDER,
+        (
+            Edit(
+                f"{RECOVERY}.detection",
+                "        await ends_at(tx, session, until, now)",
+                "        await ends_at(tx, session, session.deadline, now)",
+            ),
+            Edit(
+                "bot.services.sessions.end_watchdog",
+                "        latest = with_latest_ends(rows, self.copy.rows)",
+                "        latest = rows",
+            ),
+        ),
+        test=f"{RESTORES}::test_an_extended_machine_lives_until_the_end_that_the_copy_of_ends_has",
+    ),
+    Guard(
+        "an agent keeps its latest end",
+        Law.OLDER,
+        (
+            Edit(
+                "bot.services.nodes.signed_ends",
+                "    if is_older and (signed is None",
+                "    if False and (signed is None",
+            ),
+        ),
+        test=f"{SIGNED}::test_beside_an_older_ledger_an_agent_keeps_the_latest_end_that_it_has",
+    ),
+    Guard(
+        "approvals from before a restore buy nothing",
+        Law.OLDER,
+        (
+            Edit(
+                f"{RECOVERY}.acceptance",
+                "    launches = await launches_approved_before(tx, noticed_at)",
+                "    launches = []",
+            ),
+        ),
+        test=f"{RESTORES}::test_what_people_had_ended_since_the_copy_is_not_bought_again",
+    ),
+    Guard(
+        "pages before an end that no record dates",
+        Law.OLDER,
+        (
+            Edit(
+                f"{RECOVERY}.detection",
+                "        return None\n    return LedgerAge(AgeEvidence.NO_RECORD)",
+                "        return None\n    return None",
+            ),
+        ),
+        test=f"{RESTORES}::test_without_any_record_operators_are_paged_twice_before_anything_ends",
+    ),
+)
+
 WORK = (
+    *_RESTORES,
     Guard(
         "completeness",
         Law.WHOLE,

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 from bot.services.approvals.break_glass import BreakGlass, break_glass
 from bot.services.grants import override as grant_override
-from bot.services.instances import launch
+from bot.services.instances import launch_spec
 from bot.services.runtime import recovery_mode
 from ledger.core.claims import Claim
 from ledger.kernel.actor import Actor, ActorKind
@@ -85,7 +85,7 @@ async def test_a_replacement_is_not_bought_after_the_approved_end_nor_in_recover
 
     async def may(at: timedelta) -> bool:
         async with w.ctx.db.write() as tx:
-            return await launch.may_send(w.ctx, tx, held, grant.id, waiting.session_id, w.clock.now() + at)
+            return await launch_spec.may_send(w.ctx, tx, held, grant.id, waiting.session_id, w.clock.now() + at)
 
     assert not await may(timedelta(0))  # An instance that the ledger does not know waits for an operator.
     await recovery_mode.condemn(w.ctx.db, stray.id, ADA, "a test", w.clock.now())

@@ -21,7 +21,7 @@ from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.ids import new_id
 from ledger.kernel.states import InstanceState, OrphanState, SessionState
 from ledger.models import Orphan
-from ledger.queries.orphans import waiting_orphans
+from ledger.queries.orphans import quarantined
 from providers.contract import NotSeen, ObservedInstance, Provider
 from providers.sandbox.clock import SandboxTiming
 from providers.sandbox.runpod.sandbox import RunPodSandbox
@@ -188,7 +188,7 @@ async def test_from_an_empty_database_all_is_found_by_its_label(sqlite_db: Datab
         for cloud in w.ctx.providers:
             await reconcile.observe(w.ctx, cloud)
         async with w.ctx.db.read() as tx:
-            waiting = {stray.ref: stray for stray in await waiting_orphans(tx)}
+            waiting = {stray.ref: stray for stray in await quarantined(tx) if stray.instance_id is None}
         assert set(waiting) == set(names)
         assert {forged, foreign}.isdisjoint(waiting)
         first, second, third = waiting.values()

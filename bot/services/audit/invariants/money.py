@@ -10,6 +10,7 @@ from decimal import Decimal
 from bot.services.audit.invariants.volumes import notices
 from bot.services.audit.invariants.world import Truth, Violation
 from ledger.kernel.entry_kind import EntryKind
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.money import CENT
 from ledger.kernel.states import GrantState, InstanceState, is_terminal
 from ledger.models import Instance, LedgerEntry, Session
@@ -88,14 +89,15 @@ def _late_usd(books: Books, session: Session, bill_steps_s: Mapping[str, int]) -
     """
     if session.deadline is None:
         return Decimal(0)
-    late = Decimal(0)
+    late, own_ends = Decimal(0), _own_ends(books, session.id)
     for row in books.instances:
         if row.session_id != session.id:
             continue
         end = max(session.deadline, row.checkpoint_until or session.deadline)
         # A volume that outgrew its amount is kept for its days of notices, whatever they cost.
-        end = min([end, *notices(books, session.id)])
-        until = row.billing_until or _booked_until(books, row)
+        # What paid for the time until an end that only a record knew is in the lost part of the ledger.
+        end = min([end, *notices(books, session.id), *own_ends])
+        until = row.billing_until or _booked_until(books, row, is_late=bool(own_ends))
         if until is not None and until > end:
             # A step that has started is billed in full.
             late_s = (until - end).total_seconds() + bill_steps_s.get(row.cloud, 1)
@@ -103,12 +105,20 @@ def _late_usd(books: Books, session: Session, bill_steps_s: Mapping[str, int]) -
     return late
 
 
-def _booked_until(books: Books, row: Instance) -> datetime | None:
+def _own_ends(books: Books, session_id: str) -> list[datetime]:
+    """Return the ends that the ledger itself knew of a session whose later end came from a record."""
+    kind = EventKind.SESSION_END_RECORDED
+    taken = [event for event in books.events if event.kind == kind and event.subject == session_id]
+    return [datetime.fromisoformat(event.data["before"]) for event in taken]
+
+
+def _booked_until(books: Books, row: Instance, *, is_late: bool) -> datetime | None:
     """Return until when a volume, or an instance that is still being ended, is booked; None for every other one.
 
     While its cloud does not answer, its hours complete, and each is booked. Nobody knows yet when its billing ends.
+    `is_late`: it may run behind the end that the ledger itself had approved.
     """
-    if row.state is not InstanceState.TERMINATING and row.cloud != volumes_of(row.cloud):
+    if not is_late and row.state is not InstanceState.TERMINATING and row.cloud != volumes_of(row.cloud):
         return None
     return max(
         (one.at for one in books.entries if one.instance_id == row.id and one.kind == EntryKind.ACCRUE), default=None

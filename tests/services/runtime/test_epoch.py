@@ -1,0 +1,133 @@
+"""The epoch on disk: what is written before a spend, by whom, and what counts no more."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import stat
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from bot.rules.instances.ledger_age import EpochEntry, NamedEvent
+from bot.services.runtime import epoch as epoch_module
+from bot.services.runtime.epoch import LOCK, NAME, Epoch, load, note_restored
+from bot.services.runtime.event_content import named_event
+from ledger.core import record
+from ledger.engine.db import Database
+from ledger.kernel.actor import SYSTEM
+from ledger.kernel.event_kind import EventKind
+from ledger.queries.recovery.age import journal_age
+from tests.support.clock import START
+
+EVENT = NamedEvent("evt_1", "aa")
+SECOND = timedelta(seconds=1)
+
+
+@dataclass
+class Counting(Epoch):
+    """An epoch that counts its writes."""
+
+    writes: int = 0
+
+    def save(self) -> bool:
+        self.writes += 1
+        return super().save()
+
+
+async def covered(db: Database, epoch: Epoch, text: str = "") -> bool:
+    """Write one event, and cover it."""
+    async with db.write() as tx:
+        record(tx, START, SYSTEM, "ses_1", EventKind.SESSION_KEPT, reason=text, data={"a": [1, "ä\ud800"]})
+    return await epoch.cover(tx)
+
+
+@pytest.mark.both_databases
+async def test_an_event_has_one_hash_before_its_commit_and_as_it_is_stored(db: Database, tmp_path: Path) -> None:
+    epoch = Epoch((tmp_path,), "one")
+    assert await covered(db, epoch, "a text with \x00 in it")
+    ((event,),) = (entry.events for entry in load(tmp_path))
+    async with db.read() as tx:
+        age = await journal_age(tx, [event.id, "evt_none"])
+    assert (age.events, named_event(age.by_id[event.id]), set(age.by_id)) == (1, event, {event.id})
+    assert stat.S_IMODE((tmp_path / NAME).stat().st_mode) == 0o600
+
+
+async def test_those_that_wait_share_a_write(db: Database, tmp_path: Path) -> None:
+    epoch = Counting((tmp_path,), "one")
+    assert await asyncio.gather(*(covered(db, epoch) for _ in range(12))) == [True] * 12
+    assert epoch.writes < 12
+    assert len(load(tmp_path)[0].events) == 12
+
+
+async def test_without_a_folder_or_an_event_nothing_waits(db: Database, tmp_path: Path) -> None:
+    assert await covered(db, Epoch())
+    async with db.write() as tx:
+        pass
+    assert await Epoch((tmp_path / "none",), "one").cover(tx)
+
+
+async def test_every_folder_must_be_written(db: Database, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    epoch = Epoch((tmp_path, other), "one")
+    assert not await covered(db, epoch)
+    assert epoch.problem == "No such file or directory"
+    assert not await epoch.works()
+    other.mkdir()
+    assert await epoch.works()
+    assert load(other) == load(tmp_path) != ()
+
+
+def test_replicas_of_one_folder_keep_their_entries(tmp_path: Path) -> None:
+    one, two = Epoch((tmp_path,), "one"), Epoch((tmp_path,), "two")
+    one.note(7, EVENT, START)
+    two.note(9, NamedEvent("evt_2", "bb"), START)
+    assert one.save()
+    assert two.save()
+    one.note(8, None, START + SECOND)
+    assert one.save()
+    assert {(entry.replica, entry.position) for entry in load(tmp_path)} == {("one", 8), ("two", 9)}
+    # The next process has read an older entry of one that still runs: the newer one stays.
+    three = Epoch((tmp_path,), "three")
+    two.note(12, None, START + 2 * SECOND)
+    assert two.save()
+    three.note(12, None, START + 2 * SECOND)
+    assert three.save()
+    assert {entry.replica: entry.position for entry in load(tmp_path)} == {"one": 8, "two": 12, "three": 12}
+    three.confirm(three.entries())
+    assert three.save()
+    assert {entry.replica for entry in load(tmp_path)} == {"two", "three"}
+
+
+def test_what_was_accepted_counts_no_more(tmp_path: Path) -> None:
+    note_restored(tmp_path, START)
+    epoch = Epoch((tmp_path,), "one")
+    epoch.note(5, EVENT, START + SECOND)
+    assert [entry.is_restored for entry in epoch.entries()] == [True, False]
+    epoch.set_aside()
+    epoch.note(2, NamedEvent("evt_2", "bb"), START + 3 * SECOND)
+    assert [entry.position for entry in epoch.entries()] == [0, 5, 2]
+    epoch.accept(START + 2 * SECOND)
+    assert epoch.save()
+    assert [(entry.replica, entry.position) for entry in load(tmp_path)] == [("one", 2)]
+    epoch.accept(START + 9 * SECOND)
+    assert epoch.entries() == (EpochEntry("one", 0, epoch.entries()[0].at),)
+
+
+def test_a_file_that_can_not_be_read_is_none(tmp_path: Path) -> None:
+    (tmp_path / NAME).write_text("{")
+    assert Epoch((tmp_path,), "one").before == ()
+
+
+def test_another_process_that_keeps_the_file_is_waited_for_a_moment_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(epoch_module, "LOCK_S", 0.05)
+    epoch = Epoch((tmp_path,), "one")
+    epoch.note(5, EVENT, START)
+    with (tmp_path / LOCK).open("w") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        assert not epoch.save()
+    assert epoch.save()
