@@ -7,14 +7,13 @@ connection is accepted, running work is finished, Slack's accepted messages are 
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import gc
 import logging
 import os
 import signal
 import socket
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, contextmanager, suppress
+from contextlib import AbstractAsyncContextManager, contextmanager
 from pathlib import Path
 from textwrap import wrap
 
@@ -34,6 +33,7 @@ from bot.rules.policy.changes import changes
 from bot.services.notifications.paging import page
 from bot.services.runtime.clock_guard import CONFIRM_S, GuardedClock, clock_problem
 from bot.services.runtime.context import Context
+from bot.services.runtime.serve_lock import AlreadyServed, serve_lock
 from bot.settings import ENV_FILE, PolicyFile, PolicyFileError, Settings, private_directory, refuse_loose
 from bot.settings.policy_watch import PolicyWatch
 from bot.slack.app import SlackApp
@@ -226,30 +226,14 @@ def refuse_loose_modes(settings: Settings) -> None:
 @contextmanager
 def only_one(file: Path | None, *, allow_shared: bool) -> Iterator[None]:
     """Take the lock of the `serve` role on one SQLite file. The command line may still open the file."""
-    if file is None or allow_shared:
-        yield
-        return
-    lock = Path(f"{file}.lock")
     try:
-        handle, owned = os.open(lock, os.O_CREAT | os.O_RDWR, 0o600), True
-    except OSError:
-        # On a disk that cannot be written the lock of an earlier start can still be taken, so that its ends come.
-        handle, owned = os.open(lock, os.O_RDONLY), False
-    try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise CannotServe(
-                f"another gpu-shopper serve works on {file} (process {lock.read_text() or 'unknown'}); stop it first, "
-                "or put the ledger on PostgreSQL to run several"
-            ) from None
-        if owned:
-            with suppress(OSError):  # The number is for people; on a full disk there is none.
-                os.ftruncate(handle, 0)
-                os.write(handle, str(os.getpid()).encode())
-        yield
-    finally:
-        os.close(handle)
+        with serve_lock(None if allow_shared else file):
+            yield
+    except AlreadyServed as error:
+        raise CannotServe(
+            f"another gpu-shopper serve works on {file} (process {error}); stop it first, "
+            "or put the ledger on PostgreSQL to run several"
+        ) from None
 
 
 def listen(host: str, port: int) -> socket.socket:
