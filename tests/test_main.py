@@ -20,10 +20,11 @@ from sqlalchemy import text
 
 from bot.cli.access.settings import BAD_SETTINGS
 from bot.clock import SystemClock
-from bot.main import CannotServe, listen, only_one, refuse_loose_modes, serve, slack_settings
+from bot.main import CannotServe, listen, only_one, serve, slack_settings
 from bot.practice.app import Practice
 from bot.practice.workspace import Workspace
 from bot.settings import Settings, load
+from bot.startup import refuse_loose_modes
 from ledger.engine.db import Database
 from migrations.run import SchemaError, current, newest
 from providers.registry import REGISTRY

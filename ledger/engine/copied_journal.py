@@ -14,9 +14,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-#: The tables that are read here, with their columns.
+#: The tables that are read here, with their columns; an older ledger lacks some.
 TABLES = {
-    "alembic_version": ("version_num",),
+    "alembic_version": ("version_num", "readable_from"),
     "events": ("id", "at", "actor", "subject", "kind", "before", "after", "reason", "data"),
     "event_hashes": ("event_id", "subject", "number", "hash"),
     "event_order": ("position", "event_id"),
@@ -73,9 +73,12 @@ class CopiedJournal:
     def __exit__(self, *_: object) -> None:
         self._connection.close()
 
-    def revision(self) -> str:
-        """Return the revision of the copy's schema."""
-        return str(next(self._rows("SELECT version_num FROM alembic_version"), ("",))[0])
+    def schema(self) -> tuple[str, str]:
+        """Return the revision of the copy, and from which one on code can work on it; "" where it says none."""
+        with closing(self._connection.cursor()) as cursor:
+            row = cursor.execute("SELECT * FROM alembic_version").fetchone() or ()
+            values = dict(zip((column[0] for column in cursor.description), row, strict=False))
+        return str(values.get("version_num") or ""), str(values.get("readable_from") or "")
 
     def newest(self) -> NewestHash:
         """Return how far the journal of the copy is hashed."""

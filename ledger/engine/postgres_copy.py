@@ -177,14 +177,14 @@ def _reading(dump: Path, major: int, *options: str) -> Iterator[Iterator[str]]:
 def _fill(target: sqlite3.Connection, table: str, names: Sequence[str], lines: Iterator[str]) -> None:
     """Insert the rows of one COPY up to its end."""
     columns = TABLES.get(table, ())
-    places = [names.index(column) for column in columns]
+    places = [names.index(column) if column in names else None for column in columns]
     insert = f"INSERT INTO {table} VALUES ({', '.join('?' * len(columns))})"  # noqa: S608 # Our own names.
     batch: list[list[str | None]] = []
     for line in lines:
         if line == "\\.\n":
             break
         fields = line.removesuffix("\n").split("\t")
-        batch.append([_unescaped(fields[place]) for place in places])
+        batch.append([None if place is None else _unescaped(fields[place]) for place in places])
         if len(batch) == BATCH:
             target.executemany(insert, batch)
             batch.clear()

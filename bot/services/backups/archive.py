@@ -48,7 +48,7 @@ class BackupManifest:
     """What an archive holds, of which ledger and when.
 
     `position` and `head` are the newest position of the journal that has a hash, and that hash. `major` is the version
-    of the PostgreSQL server, 0 for SQLite.
+    of the PostgreSQL server, 0 for SQLite. `readable_from` is the oldest revision whose code can work on the ledger.
     """
 
     made_at: datetime
@@ -58,6 +58,7 @@ class BackupManifest:
     position: int
     head: str
     major: int = 0
+    readable_from: str = ""
     format: int = FORMAT
     members: Mapping[str, Member] = field(default_factory=dict)
 

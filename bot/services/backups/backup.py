@@ -63,10 +63,16 @@ def _write(
     with archive.staging(target, PREFIX) as folder:
         copied = _sqlite(place.ledger, folder) if place.ledger is not None else _postgres(server, folder)
         files = {copied.file.name: copied.file, **_small_files(place, folder, passphrase)}
-        revision, newest, broken = copied.facts
+        facts = copied.facts
         members = {name: archive.hashed(file) for name, file in files.items()}
         manifest = replace(
-            manifest, revision=revision, position=newest.position, head=newest.hash, major=copied.major, members=members
+            manifest,
+            revision=facts.revision,
+            readable_from=facts.readable_from,
+            position=facts.newest.position,
+            head=facts.newest.hash,
+            major=copied.major,
+            members=members,
         )
         if path.exists():
             raise BackupRefused(f"{path} is there already.")
@@ -74,7 +80,7 @@ def _write(
         archive.write_archive(whole, manifest, files, folder)
         whole.replace(path)
         flush_folder(target)
-    return Backup(path, manifest, broken)
+    return Backup(path, manifest, facts.broken)
 
 
 def _sqlite(ledger: Path, folder: Path) -> _Ledger:

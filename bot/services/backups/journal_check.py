@@ -17,6 +17,7 @@ class JournalFacts(NamedTuple):
     """What the journal of a copy says: its schema, how far it is hashed, and what does not match."""
 
     revision: str
+    readable_from: str
     newest: NewestHash
     broken: tuple[str, ...]
 
@@ -32,4 +33,4 @@ def read(journal: CopiedJournal) -> JournalFacts:
     if added := journal.put_in():
         broken.append(f"{plural(added, 'event')} below the last hash have none")
     more = [f"{len(broken) - NAMED} more"] if len(broken) > NAMED else []
-    return JournalFacts(journal.revision(), journal.newest(), tuple(broken[:NAMED] + more))
+    return JournalFacts(*journal.schema(), journal.newest(), tuple(broken[:NAMED] + more))

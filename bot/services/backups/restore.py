@@ -112,7 +112,8 @@ def _checked(path: Path, folder: Path, passphrase: str | None) -> CheckedArchive
 
 
 def _refuse_schema(manifest: BackupManifest) -> None:
-    if schema.refusal(manifest.revision) is not None:
+    there = schema.SchemaState(manifest.revision, manifest.readable_from)
+    if schema.refusal(*there) is not None and not schema.is_usable(there):
         raise BackupRefused(
             f"The archive's ledger is at revision {manifest.revision}, and this program knows revisions up to "
             f"{schema.newest()}. Restore it with GPU Shopper {manifest.program} or newer."
