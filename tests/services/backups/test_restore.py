@@ -215,12 +215,19 @@ async def test_an_archive_of_an_older_schema_comes_back_and_is_upgraded_and_one_
     assert await schema.current(db) == older
     await schema.upgrade(db)
     async with db.write() as tx:
-        await tx.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+        await tx.execute(text("UPDATE alembic_version SET version_num = '9999', readable_from = '9000'"))
     await db.close()
     assert await contents(url) == then
     newer = await backed_up(place, tmp_path / "safe", LATER)
     with pytest.raises(BackupRefused, match="at revision 9999, and this program knows revisions up to"):
         await restore(place, newer.path, PASSPHRASE, LATER)
+    async with db.write() as tx:
+        await tx.execute(text("UPDATE alembic_version SET readable_from = :oldest"), {"oldest": schema.newest()})
+    await db.close()
+    usable = await backed_up(place, tmp_path / "safe", LATER + timedelta(seconds=1))
+    await restore(place, usable.path, PASSPHRASE, LATER)
+    await schema.require_newest(db)
+    await db.close()
 
 
 async def test_a_changed_journal_is_backed_up_with_its_fault_and_not_restored(
