@@ -147,6 +147,7 @@ async def walk(w: World, seed: int) -> list[str]:
         return [f"{text}; silences left {told}, {sorted(run.refuses)}, {states}" for text in judge.wrong]
 
 
+@pytest.mark.timeout(400)  # A silence of hours takes half a minute of one core on PostgreSQL.
 @pytest.mark.parametrize("seed", SEEDS)
 async def test_a_move_with_silences_keeps_a_machine_its_copies_and_its_training(w: World, seed: int) -> None:
     assert await walk(w, seed) == []

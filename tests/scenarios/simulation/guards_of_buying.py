@@ -30,7 +30,6 @@ _CREATES = (
                 "_I.SENDING: frozenset({_I.SENDING, _I.LIVE, _I.REJECTED, _I.UNKNOWN}),",
             ),
         ),
-        seed=143,
         test=f"{CREATES}::test_a_process_that_dies_before_the_call_never_leads_to_a_second_one",
     ),
     Guard(

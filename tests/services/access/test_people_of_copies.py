@@ -199,6 +199,7 @@ async def people(w: World, store: Shelf | None = None) -> AsyncIterator[dict[str
     async with served(shelf) as stores:
         looks_at(w, stores)
         w.ctx = replace(w.ctx, node_url="https://bot.example.com")
+        w.tune(max_requests_per_hour=1000)  # A hundred copies are made in one hour of the test.
         names = {ALICE: "alice", DAVE: "dave", EVE: "eve", FRED: "fred"}
         for who, name in names.items():
             assert (await job_secrets.store(w.ctx, StoreSecret(who, SECRET, f"{name}'s"))).ok
