@@ -161,7 +161,7 @@ class Database:
         return self._writer
 
     async def reopen(self) -> None:
-        """Close the connections that nobody uses at this moment; the next ones are new."""
+        """Close the connections that nobody uses at this moment, so that the next ones are opened anew."""
         await self.close()
 
     async def close(self) -> None:
