@@ -14,7 +14,7 @@ COLD, CREATES = "tests/services/market/test_cold.py", "tests/scenarios/faults/te
 KEPT = "if plight.at_risk is AtRisk.NOTHING or plight.waiting_usd > plight.limit_usd:"
 
 STARTS = "tests/test_startup.py"
-WATCHDOG = "tests/services/sessions/test_end_watchdog.py"
+ENDS_ONLY = "tests/services/sessions/test_ends_only.py"
 
 _OF_STARTS = (
     Guard(
@@ -33,7 +33,7 @@ _OF_STARTS = (
                 "",
             ),
         ),
-        test=f"{WATCHDOG}::test_a_ledger_that_this_program_cannot_work_on_is_neither_read_nor_written",
+        test=f"{ENDS_ONLY}::test_a_ledger_that_this_program_cannot_work_on_is_neither_read_nor_written",
     ),
     Guard(
         "a newer schema says who can work on it",
@@ -58,7 +58,7 @@ _OF_STARTS = (
         "a cloud is read when the clock jumps",
         Law.CLOCK,
         (Edit("bot.services.sessions.end_watchdog", "        await self._settle_the_time(read.rows)\n", ""),),
-        test=f"{WATCHDOG}::test_a_cloud_is_read_for_the_time_when_the_clock_jumps",
+        test=f"{ENDS_ONLY}::test_a_cloud_is_read_for_the_time_when_the_clock_jumps",
     ),
     Guard(
         "not ready before the clock is confirmed",

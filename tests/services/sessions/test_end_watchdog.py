@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import stat
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import cast
@@ -15,7 +15,6 @@ import pytest
 
 from bot.services.access import api_keys
 from bot.services.access.api_keys import NewKey
-from bot.services.runtime.clock_guard import GuardedClock, clock_problem
 from bot.services.runtime.ends_copy import NAME
 from bot.services.sessions.end_watchdog import EndWatchdog
 from ledger.engine import db as engine
@@ -30,7 +29,6 @@ from ledger.kernel.states import InstanceState, NotificationKind, OrphanState, S
 from ledger.models import Orphan
 from providers.contract import InstanceSpec, ObservedInstance, Provider
 from tests.services.sessions.watchdog import OPERATORS, Broken, Watched, locked, url_of
-from tests.support.clock import MachineClock
 from tests.support.proxy_provider import InFront
 from tests.support.world import ALICE, World
 
@@ -347,55 +345,3 @@ async def test_the_person_behind_an_owner_is_notified_although_the_ledger_cannot
     assert [where for where, text in watched.said if "GPU Shopper terminates it now" in text] == [to]
     await watched.dog.probe()
     await w.run(200, 20)
-
-
-async def test_a_ledger_that_this_program_cannot_work_on_is_neither_read_nor_written(watched: Watched) -> None:
-    w, dog = watched.w, watched.dog
-    await w.running()
-    await dog.look()
-    await watched.change(terminate_asked_at=w.clock.now())  # Nothing that the ledger says since counts.
-    dog.refused = "the ledger has another schema"
-    assert not await dog.probe()
-    assert dog.problem == dog.refused
-    await watched.to_the_end()
-    events = len((await w.books()).events)
-    await watched.look()
-    assert w.alive() == []
-    assert len((await w.books()).events) == events
-    assert [one.from_copy for one in dog.copy.sent] == [True]
-    dog.refused = ""
-    assert await dog.probe()
-    assert dog.copy.sent == ()
-
-
-async def test_a_cloud_is_read_for_the_time_when_the_clock_jumps(watched: Watched) -> None:
-    """A process that only ends instances calls no cloud, and would measure the time from before a machine's sleep."""
-    w, dog = watched.w, watched.dog
-    await w.running(candidates=("vast",), hours=Decimal(1))
-    await dog.look()
-    dog.refused = "the ledger has another schema"
-    machine = MachineClock(w.clock)
-    guarded = dog.ctx.clock = GuardedClock(machine)
-    calls = Counted(dog.ctx.providers["vast"], guarded, machine.now)
-    dog.ctx.providers = {**dog.ctx.providers, "vast": cast("Provider", calls)}
-    await watched.look()
-    assert calls.reads == 0
-    machine.off = timedelta(hours=3)  # The machine slept, and its clock is right.
-    await watched.look()
-    assert (calls.reads, guarded.has_jumped, clock_problem(guarded)) == (1, False, "")
-    await watched.look()
-    assert w.alive() == []
-
-
-class Counted(InFront):
-    """A cloud in front of a world's, which shows the time of the world outside in each reply and counts reads."""
-
-    def __init__(self, provider: Provider, clock: GuardedClock, shown: Callable[[], datetime]) -> None:
-        super().__init__(provider)
-        self.reads, self._clock, self._shown = 0, clock, shown
-
-    async def get(self, ref: str) -> ObservedInstance | None:
-        """Read one instance."""
-        self.reads += 1
-        self._clock.note_date(self.name, self._shown(), 0.1)
-        return await self.inner.get(ref)
