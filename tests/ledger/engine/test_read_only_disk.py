@@ -8,6 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+from sqlalchemy import text
+
+from ledger.engine.db import Database
+
 REPOSITORY = Path(__file__).parents[3]
 #: Opens a ledger that it may not write, then may again; prints what each write did.
 SCRIPT = """
@@ -64,3 +68,22 @@ def test_connections_that_are_opened_anew_see_that_a_disk_can_be_written(tmp_pat
     with sqlite3.connect(folder / "ledger.db") as ledger:
         assert ledger.execute("SELECT a FROM pairs").fetchall() == [(1,), (2,)]
     ledger.close()
+
+
+def open_files(path: Path) -> int:
+    """How often this process has a file open."""
+    links = (link for link in Path("/proc/self/fd").iterdir() if link.is_symlink())
+    return sum(link.readlink() == path for link in links)
+
+
+async def test_no_connection_stays_open_when_they_are_opened_anew(sqlite_db: Database) -> None:
+    path = Path(str(sqlite_db.url.database))
+    async with sqlite_db.read() as tx:
+        await tx.scalar(text("SELECT 1"))
+    async with sqlite_db.write() as tx:
+        await tx.scalar(text("SELECT 1"))
+    assert open_files(path) > 0
+    await sqlite_db.reopen()
+    assert open_files(path) == 0
+    async with sqlite_db.write() as tx:
+        await tx.scalar(text("SELECT 1"))

@@ -51,8 +51,7 @@ _OF_STARTS = (
         "a disk that can be written again",
         Law.WITHOUT_LEDGER,
         (Edit("ledger.engine.db", 'anew."""\n        await self.close()', 'anew."""'),),
-        test="tests/ledger/engine/test_read_only_disk.py"
-        "::test_connections_that_are_opened_anew_see_that_a_disk_can_be_written",
+        test="tests/ledger/engine/test_read_only_disk.py::test_no_connection_stays_open_when_they_are_opened_anew",
     ),
     Guard(
         "a cloud is read when the clock jumps",

@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import cast
 
 from bot.services.runtime.clock_guard import GuardedClock, clock_problem
-from providers.contract import ObservedInstance, Provider
+from providers.contract import NotSeen, ObservedInstance, Provider
 from tests.services.sessions.test_end_watchdog import db, watched
 from tests.services.sessions.watchdog import Watched
 from tests.support.clock import MachineClock
@@ -62,7 +62,7 @@ class Counted(InFront):
         super().__init__(provider)
         self.reads, self._clock, self._shown = 0, clock, shown
 
-    async def get(self, ref: str) -> ObservedInstance | None:
+    async def get(self, ref: str) -> ObservedInstance | NotSeen:
         """Read one instance."""
         self.reads += 1
         self._clock.note_date(self.name, self._shown(), 0.1)
