@@ -9,6 +9,7 @@ import pytest
 from sqlalchemy import text
 
 from bot.services.runtime.ends_copy import NAME
+from ledger.kernel.states import SessionState
 from migrations.run import newest
 from tests.scenarios.processes.processes import Nursery
 from tests.scenarios.processes.test_ends import OVERDUE_S, copied, dead, ends_in, is_over, ready, running, up_again
@@ -77,7 +78,8 @@ async def test_a_start_on_a_newer_schema_that_says_it_is_readable_serves(rented:
     await running(place)
     await ends_in(place, 5)
     await dead(place)
-    await is_over(place)
+    await place.until(lambda books: books.sessions[-1].state is SessionState.TERMINATED)
+    await place.comes_to_rest(creates=2)
 
 
 async def test_a_start_without_its_label_key_makes_no_new_one_and_ends_what_is_overdue(
