@@ -28,6 +28,15 @@ ASIDE = "before_restore_"
 LOCK_TIMEOUT = "10s"
 #: Rows of a dump that are read at a time.
 BATCH = 2_000
+#: Refuses to go on while somebody else is connected, also somebody who came since this was last asked.
+ALONE = """
+DO $alone$ BEGIN
+  IF EXISTS (
+    SELECT FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()
+    AND backend_type = 'client backend'
+  ) THEN RAISE EXCEPTION 'somebody is connected to this ledger'; END IF;
+END $alone$;
+"""
 #: Moves everything in the ledger's schema, but not what extensions have there, into a schema of its own.
 MOVE_ASIDE = """
 CREATE SCHEMA "{aside}";
@@ -139,6 +148,7 @@ def put_in_place(url: URL, dump: Path, aside: str | None, major: int) -> None:
                 raise ClientProblem("psql has no input")
             with psql.stdin as script:
                 script.write(f"BEGIN;\nSET LOCAL lock_timeout = '{LOCK_TIMEOUT}';\n")
+                script.write(ALONE)
                 script.write(MOVE_ASIDE.format(aside=aside) if aside else "")
                 with _reading(dump, major, "--no-owner", "--no-privileges") as lines:
                     script.writelines(lines)

@@ -108,6 +108,8 @@ async def test_a_dump_replaces_a_ledger_and_its_triggers_hold(db: Database, tmp_
         put_in_place(at(db), tmp_path / "ledger.dump", "before_restore_2", version)
     async with db.read() as tx:
         assert await tx.scalar(text(count.format(""))) == BATCH + 2
+        with pytest.raises(ClientProblem, match=r"^psql failed: somebody is connected to this ledger$"):
+            await asyncio.to_thread(put_in_place, at(db), tmp_path / "ledger.dump", "before_restore_3", version)
         assert (await server_state(tx)).has_tables
         assert (await server_state(tx)).connected == 0
 
