@@ -24,7 +24,7 @@ from bot.services.sessions import idle_termination, overspend
 from ledger.engine.db import Database
 from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.states import SessionState
-from ledger.models import Instance, LedgerEntry, Node, Session
+from ledger.models import Instance, LedgerEntry, Session
 from providers.sandbox.agents import SandboxAgent as Agent
 from providers.sandbox.engine import TrueInstance
 from tests.slack.conftest import APPROVERS, Stage, staged
@@ -138,13 +138,6 @@ class Scene:
     async def row(self) -> Instance:
         """Its first instance."""
         return (await self.stage.w.books()).instances[0]
-
-    async def last_heard_at(self) -> datetime:
-        """When its agent reported last, as the ledger says."""
-        async with self.stage.ctx.db.read() as tx:
-            node = await tx.get_one(Node, (await self.row()).id)
-        assert node.at is not None
-        return node.at
 
     def rented(self) -> TrueInstance:
         """What its cloud really rented to us, and until when."""

@@ -126,7 +126,7 @@ class Week:
             await w.settle(3)
 
 
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(3600)
 async def test_a_week_with_every_trouble_once_a_day_loses_nothing_that_could_wait(w: World) -> None:
     async with listening(w):
         week = Week(w)

@@ -113,12 +113,6 @@ async def its_time(s: Scene) -> datetime:
     return end
 
 
-async def silence(s: Scene) -> datetime:
-    await s.watched(s.now + timedelta(seconds=200))
-    s.agent.silent = True
-    return await s.last_heard_at() + timedelta(minutes=15 + 5)
-
-
 def idle(minutes: int) -> Callable[[Scene], Awaitable[datetime]]:
     async def rests(s: Scene) -> datetime:
         s.agent.utilisation = [1.0]
@@ -152,7 +146,6 @@ REASONS = {
         approval=(("cap_usd", Decimal("0.30")),),
         ahead="The approved amount of $0.30 will be used up then.",
     ),
-    "no-heartbeat": Reason(silence, "no_heartbeat", "Its agent last reported at", (300,), UNATTENDED, agents=True),
     "idle-training": idling("training", 30, "30 minutes"),
     "idle-serving": idling("serving", 60, "1 hour"),
     "idle-batch": idling("batch", 15, "15 minutes"),
@@ -217,11 +210,29 @@ BROKEN = {
 
 
 @ways(BROKEN, away=("offline",), like=("unhealthy",))
-async def test_a_machine_that_fails_is_told_at_once_and_ended_after_its_grace(
+async def test_a_machine_that_fails_is_told_at_once_and_waits_until_its_approved_end(
     db: Database, clock: SteppedClock, name: str, slack: Slack
 ) -> None:
     cause, why, line = BROKEN[name]
     async with scene(db, clock, slack, line) as s:
+        await s.to(s.now + timedelta(minutes=30))
+        cause(s)
+        await s.to(s.now + SECOND)
+        if slack is not Slack.DOWN:
+            (told,) = s.heard[reached(slack)]
+            assert why in told.text
+            assert "The machine stays until" in told.text
+            assert told.buttons == ("Wait", "Give up")
+        await its_approved_end(s, slack)
+
+
+@ways([name for name in BROKEN if name != "offline"], away=("wrong-gpus",), like=("unhealthy",))
+async def test_a_machine_that_fails_ends_after_ten_minutes_where_waiting_may_cost_nothing(
+    db: Database, clock: SteppedClock, name: str, slack: Slack
+) -> None:
+    cause, why, line = BROKEN[name]
+    async with scene(db, clock, slack, line) as s:
+        s.stage.w.tune(grace_usd=Decimal(0))
         await s.to(s.now + timedelta(minutes=30))
         cause(s)
         await s.to(s.now + SECOND)
@@ -240,6 +251,31 @@ async def test_a_machine_that_fails_is_told_at_once_and_ended_after_its_grace(
         assert why in request.outcome
         await s.to(s.now + timedelta(hours=2))  # Nobody approves another one.
         await told_in_the_end(s, slack, "expired", why)
+
+
+@every_way
+async def test_a_silent_agent_ends_nothing_before_the_approved_end(
+    db: Database, clock: SteppedClock, slack: Slack
+) -> None:
+    async with scene(db, clock, slack, LINE) as s:
+        await s.watched(s.now + timedelta(seconds=200))
+        s.agent.silent = True
+        await s.watched(s.now + timedelta(minutes=30))
+        assert s.heard[OWNER] == [], "its SSH port answers, so nothing is wrong with it"
+        await its_approved_end(s, slack)
+
+
+async def its_approved_end(s: Scene, slack: Slack) -> None:
+    """Nothing ends it before its approved end."""
+    end = await its_time(s)
+    for before_s in BEFORE_S:
+        await s.to(end - timedelta(seconds=before_s))
+    await s.to(end - SECOND)
+    assert ((await s.session()).state, s.rented().alive) == (SessionState.RUNNING, True)
+    await s.to(end)
+    assert ((await s.session()).end_code, s.rented().ended_at) == ("reservation_over", end)
+    await s.confirmed()
+    await told_in_the_end(s, slack, "reservation_over", "The approved 2 hours have ended.")
 
 
 @every_way

@@ -27,8 +27,7 @@ SEEDS = (
 def test_a_stored_seed_keeps_every_invariant(seed: int, sqlite_template: Path, tmp_path: Path) -> None:
     with memory_folder() as folder:
         outcome = play(seed, sqlite_template, folder or tmp_path)
-    with quiet():  # What a killed process left open is taken away here, and not in another test.
-        gc.collect()
+    _take_away_the_killed()
     assert not outcome.violations, "\n".join([*outcome.history, *outcome.violations])
     assert outcome.sessions
     assert outcome.kills
@@ -39,5 +38,12 @@ def test_a_stored_seed_keeps_every_invariant(seed: int, sqlite_template: Path, t
 def test_the_same_seed_gives_the_same_history(seed: int, sqlite_template: Path, tmp_path: Path) -> None:
     with memory_folder() as folder:
         one, other = (play(seed, sqlite_template, folder or tmp_path) for _ in range(2))
+    _take_away_the_killed()
     assert one.digest == other.digest
     assert one.history == other.history
+
+
+def _take_away_the_killed() -> None:
+    """What a killed process left open is taken away here, and not in another test."""
+    with quiet():
+        gc.collect()

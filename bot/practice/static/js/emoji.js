@@ -12,7 +12,7 @@ const EMOJI = {
   bank: "🏦", scroll: "📜", ok_hand: "👌", package: "📦", page_facing_up: "📄", ping_pong: "🏓", question: "❓", raised_hand: "✋", receipt: "🧾",
   red_circle: "🔴", repeat: "🔁", robot_face: "🤖", rocket: "🚀", rotating_light: "🚨", shield: "🛡️",
   shopping_trolley: "🛒", shopping_cart: "🛒", skull: "💀", snowflake: "❄️", sparkles: "✨", star: "⭐", stopwatch: "⏱️",
-  tada: "🎉", thinking_face: "🤔", thumbsdown: "👎", thumbsup: "👍", timer_clock: "⏲️", trophy: "🏆", unlock: "🔓",
+  tada: "🎉", thinking_face: "🤔", thumbsdown: "👎", thumbsup: "👍", timer_clock: "⏲️", trophy: "🏆", truck: "🚚", unlock: "🔓",
   warning: "⚠️", wastebasket: "🗑️", wave: "👋", white_check_mark: "✅", white_circle: "⚪", wrench: "🔧", x: "❌",
   zap: "⚡", zzz: "💤",
 };
