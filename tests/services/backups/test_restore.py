@@ -225,7 +225,7 @@ async def test_an_archive_of_an_older_schema_comes_back_and_is_upgraded_and_one_
         await tx.execute(text("UPDATE alembic_version SET readable_from = :oldest"), {"oldest": schema.newest()})
     await db.close()
     usable = await backed_up(place, tmp_path / "safe", LATER + timedelta(seconds=1))
-    await restore(place, usable.path, PASSPHRASE, LATER)
+    await restore(place, usable.path, PASSPHRASE, LATER + timedelta(seconds=2))
     await schema.require_newest(db)
     await db.close()
 
