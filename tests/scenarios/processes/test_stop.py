@@ -58,7 +58,9 @@ async def test_ctrl_c_while_the_clouds_are_asked_leaves_the_request_to_the_next_
     place.bots.remove(bot)
     assert await bot.finished() == 0
     assert "Traceback" not in bot.said()
-    assert [row.state for row in (await place.books()).requests] == [RequestState.PENDING]
+    (request,) = (await place.books()).requests
+    # Without the rest of the market in time, the next process asks again.
+    assert request.state in (RequestState.QUOTING, RequestState.PENDING)
     await place.start()
     await place.approve()
     await finish(place)

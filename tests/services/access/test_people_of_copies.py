@@ -225,6 +225,7 @@ async def test_a_copy_has_the_people_of_now(bare: World, deeds: tuple[Deed, ...]
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(400)  # Thirty-six walks of three deeds take half a minute of one core on PostgreSQL.
 @pytest.mark.parametrize("first", Deed)
 async def test_every_order_of_three(bare: World, first: Deed) -> None:
     async with people(bare) as keys:
