@@ -27,7 +27,7 @@ from bot.settings import Settings, read_policy_file
 from bot.settings.policy_file import PolicyFile, PolicyFileError
 from bot.slack.settings import SlackSettings
 from bot.slack.web import Web, WebError
-from bot.wiring import build_context, close
+from bot.wiring import build_ends_context, close
 from ledger.kernel.clock import Clock
 from ledger.queries.ends import forget_replica
 from providers.rate_limits import LocalPacer
@@ -53,6 +53,8 @@ class EndWatch:
     well: Callable[[], bool] | None = None
     me: str = field(default_factory=lambda: secrets.token_hex(6))
     epoch: Epoch = field(init=False)
+    #: Why this process may not use the ledger, though it may be open to it; "" while it may.
+    refused: str = ""
     _dog: EndWatchdog | None = None
     _loop: asyncio.AbstractEventLoop | None = None
     _stopping: asyncio.Event | None = None
@@ -114,6 +116,12 @@ class EndWatch:
         if self._loop is not None and self._dog is not None:
             asyncio.run_coroutine_threadsafe(self._dog.page(subject, text), self._loop)
 
+    def refuse(self, why: str) -> None:
+        """Use the copy alone from now on, and neither read nor write the ledger; with "" use the ledger again."""
+        self.refused = why
+        if self._dog is not None:
+            self._dog.refused = why
+
     def take_up(self, policy: Policy, timing: Timing | None = None) -> None:
         """Use another policy from now on, and another timing where one is given."""
         if self._dog is not None:
@@ -132,12 +140,13 @@ class EndWatch:
 
     async def _main(self) -> None:
         self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
-        ctx = build_context(self.settings, self.clock, file=self._policy_file(), pacer=LocalPacer(self.clock))
+        ctx = build_ends_context(self.settings, self.clock, self._policy_file(), LocalPacer(self.clock))
         ctx = replace(ctx, epoch=self.epoch)
         web = Web(self.slack)
         operators = self.slack.operators_channel or self.slack.approvals_channel or ""
         path = self.settings.identity_dir / NAME
-        self._dog = dog = EndWatchdog(ctx, path, self.me, _sayer(web), self._ask_others, operators)
+        dog = EndWatchdog(ctx, path, self.me, _sayer(web), self._ask_others, operators, refused=self.refused)
+        self._dog = dog
         rounds = [self._every(EVERY_S, dog.look), self._every(1.0, dog.watch_writes), self._every(EVERY_S, self._probe)]
         if self.settings.heartbeat_url is not None:
             rounds.append(self._every(EVERY_S, self.heartbeat))

@@ -7,14 +7,13 @@ connection is accepted, running work is finished, Slack's accepted messages are 
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import gc
 import logging
 import os
 import signal
 import socket
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, contextmanager, suppress
+from contextlib import AbstractAsyncContextManager, contextmanager
 from pathlib import Path
 from textwrap import wrap
 
@@ -23,7 +22,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from bot import logs
 from bot.api.app import build_api
 from bot.api.dependencies import CALLS_PER_MINUTE, ApiSettings, Dependencies
-from bot.api.health import CLOCK, ENDS, LEDGER, TICKER
+from bot.api.health import CLOCK, CONFIRMED, ENDS, LEDGER, TICKER
 from bot.callers import SLACK_PATH as SLACK_PATH_BYTES
 from bot.callers import BotCallers
 from bot.end_watch import EndWatch
@@ -32,16 +31,17 @@ from bot.http_shares import Callers
 from bot.outbound.service_calls import WRITABLE
 from bot.rules.policy.changes import changes
 from bot.services.notifications.paging import page
-from bot.services.runtime.clock_guard import CONFIRM_S, GuardedClock, clock_problem
+from bot.services.runtime.clock_guard import CONFIRM_S, GuardedClock, approved_now, clock_problem
 from bot.services.runtime.context import Context
-from bot.settings import ENV_FILE, PolicyFile, PolicyFileError, Settings, private_directory, refuse_loose
+from bot.services.runtime.serve_lock import AlreadyServed, serve_lock
+from bot.settings import PolicyFile, PolicyFileError, Settings
 from bot.settings.policy_watch import PolicyWatch
 from bot.slack.app import SlackApp
 from bot.slack.settings import SlackSettings
 from bot.startup import prepared, prepared_in_time
 from bot.ticker.schedule import Ticker
 from bot.ticker.sweeps import jobs
-from bot.wiring import build_labels, close
+from bot.wiring import close
 from ledger.kernel.clock import Clock
 from ledger.kernel.ids import new_id
 from ledger.queries.audit import ping
@@ -91,6 +91,7 @@ class Bot:
         shown_in = slack.approvals_channel or slack.operators_channel or ""
         checks: dict[str, Callable[[], Awaitable[None]]]
         checks = {LEDGER: self._ledger_answers, TICKER: self._ticker_runs, CLOCK: self._clock_is_trusted}
+        checks[CONFIRMED] = self._clock_is_confirmed
         if ends is not None:
             checks |= {WRITABLE: self._ledger_takes_writes, ENDS: self._ends_are_watched}
         self._api = build_api(Dependencies(ctx, ApiSettings(shown_in, calls_per_minute)), checks)
@@ -109,6 +110,10 @@ class Bot:
     async def _clock_is_trusted(self) -> None:
         if doubt := clock_problem(self.ctx.clock):
             raise CannotServe(doubt)
+
+    async def _clock_is_confirmed(self) -> None:
+        if approved_now(self.ctx.clock) is None:
+            raise CannotServe(clock_problem(self.ctx.clock))
 
     async def _ledger_takes_writes(self) -> None:
         if self._ends is None or not self._ends.writable:
@@ -211,45 +216,17 @@ def slack_settings(settings: Settings) -> SlackSettings:
     )
 
 
-def refuse_loose_modes(settings: Settings) -> None:
-    """Raise `ValueError` when other users of this machine could read `.env`, the ledger or the label key."""
-    if ENV_FILE.is_file():
-        refuse_loose(ENV_FILE)
-    private_directory(settings.identity_dir)
-    file = settings.sqlite_file
-    if file is not None:
-        for path in (file, Path(f"{file}-wal"), Path(f"{file}-shm")):
-            if path.exists():
-                refuse_loose(path)
-
-
 @contextmanager
 def only_one(file: Path | None, *, allow_shared: bool) -> Iterator[None]:
     """Take the lock of the `serve` role on one SQLite file. The command line may still open the file."""
-    if file is None or allow_shared:
-        yield
-        return
-    lock = Path(f"{file}.lock")
     try:
-        handle, owned = os.open(lock, os.O_CREAT | os.O_RDWR, 0o600), True
-    except OSError:
-        # On a disk that cannot be written the lock of an earlier start can still be taken, so that its ends come.
-        handle, owned = os.open(lock, os.O_RDONLY), False
-    try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise CannotServe(
-                f"another gpu-shopper serve works on {file} (process {lock.read_text() or 'unknown'}); stop it first, "
-                "or put the ledger on PostgreSQL to run several"
-            ) from None
-        if owned:
-            with suppress(OSError):  # The number is for people; on a full disk there is none.
-                os.ftruncate(handle, 0)
-                os.write(handle, str(os.getpid()).encode())
-        yield
-    finally:
-        os.close(handle)
+        with serve_lock(None if allow_shared else file):
+            yield
+    except AlreadyServed as error:
+        raise CannotServe(
+            f"another gpu-shopper serve works on {file} (process {error}); stop it first, "
+            "or put the ledger on PostgreSQL to run several"
+        ) from None
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -291,9 +268,8 @@ async def serve(
     stopping = stop_on_signals()
     descriptors = raise_descriptor_limit()
     slack = slack_settings(settings)
-    refuse_loose_modes(settings)
+    settings.identity_dir.mkdir(parents=True, exist_ok=True, mode=0o700)  # Its mode is checked with the rest.
     with only_one(settings.sqlite_file, allow_shared=allow_shared), listen(settings.host, settings.port) as listening:
-        build_labels(settings)  # Made before two threads read it.
         policy_file = PolicyWatch(settings.policy, practice=settings.practice)
         # One for both threads, so that what a cloud shows to one of them counts for the other.
         guarded = GuardedClock(clock, confirm_s=CONFIRM_S)

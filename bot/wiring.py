@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import logging
+import secrets
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -28,6 +29,7 @@ from bot.services.runtime.ports import Reached
 from bot.services.runtime.rate_limits import LedgerPacer
 from bot.services.webhooks.subscriptions import egress_of
 from bot.settings import Settings, identity, read_policy_file
+from bot.settings.identity import KEY_BYTES
 from bot.settings.policy_file import PolicyFile
 from ledger.core.inbox import InboxWriter
 from ledger.engine.db import Database
@@ -123,6 +125,20 @@ def build_context(
         read_model=build_model_hub(settings, clock).config,
     )  # fmt: skip
     return replace(ctx, checkpoints=checkpoints, agent=read_agent(settings))
+
+
+def build_ends_context(settings: Settings, clock: Clock, file: PolicyFile, pacer: Pacer) -> Context:
+    """Build what the end watchdog uses: the ledger, the clouds and the stores.
+
+    It mints and reads no label, so it needs no label key: a lost one must keep no machine alive.
+    """
+    clock = clock if isinstance(clock, GuardedClock) else GuardedClock(clock)
+    db = Database(settings.database)
+    no_labels = LabelKey("0000", secrets.token_bytes(KEY_BYTES))
+    providers = build_providers(settings, clock, pacer)
+    ctx = assemble(db, clock, providers, no_labels, policy=file.policy, timing=file.timing)
+    stores = Stores(settings.store_secrets(), s3_url=settings.aws_endpoint_url_s3, egress=egress_of(file.policy))
+    return replace(ctx, checkpoints=stores)
 
 
 def build_model_hub(settings: Settings, clock: Clock) -> ModelHub:

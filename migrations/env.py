@@ -15,7 +15,7 @@ from sqlalchemy import Connection, String
 
 from ledger.engine.db import Database
 from ledger.models import Base
-from migrations.run import SchemaError, refusal, revision_of
+from migrations.run import SchemaError, refusal, state_of
 from migrations.spelling import plain_type
 
 URL_VARIABLE = "GPU_SHOPPER_DATABASE_URL"
@@ -44,8 +44,8 @@ def migrate(connection: Connection) -> None:
     """Run the steps in the connection's transaction: all of them are kept, or none."""
     if connection.dialect.name == "postgresql":
         connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({LOCK})")
-    if said := refusal(revision_of(connection)):
-        raise SchemaError(said)
+    if refused := refusal(*state_of(connection)):
+        raise SchemaError(refused)
     # Batch mode stays off: it copies the table and loses its triggers.
     context.configure(
         connection=connection,

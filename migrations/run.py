@@ -9,7 +9,7 @@ import io
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy import inspect, text
 
@@ -30,9 +30,19 @@ class SchemaError(RuntimeError):
     """Say that the database's schema is not the one that was asked for; the message says what to do."""
 
 
+class SchemaState(NamedTuple):
+    """The revision of a ledger, and which revision's code is the oldest that can work on it; "" where it says none."""
+
+    revision: str | None
+    readable_from: str = ""
+
+
 async def upgrade(db: Database, revision: str = "head") -> None:
-    """Bring the schema to `revision`, in one transaction. Replicas that start together do it one after the other."""
-    if revision == "head" and await current(db) == newest():
+    """Bring the schema to `revision`, in one transaction. Replicas that start together do it one after the other.
+
+    A ledger of a later revision that this program can work on stays as it is.
+    """
+    if revision == "head" and is_usable(await state(db)):
         return
     await _run(db, lambda command, config: command.upgrade(config, revision))
 
@@ -44,19 +54,35 @@ async def downgrade(db: Database, revision: str) -> None:
 
 async def current(db: Database) -> str | None:
     """Return the revision that the database is at; None when it is empty."""
+    return (await state(db)).revision
+
+
+async def state(db: Database) -> SchemaState:
+    """Return the revision of the ledger, and from which revision on code can work on it."""
     async with db.writer.connect() as connection:
-        return await connection.run_sync(revision_of)
+        return await connection.run_sync(state_of)
 
 
-def revision_of(connection: Connection) -> str | None:
-    """Return the revision of the database behind a connection; None when it is empty."""
+def state_of(connection: Connection) -> SchemaState:
+    """Return the same of the database behind a connection."""
     if not inspect(connection).has_table(_AT):
-        return None
-    found = connection.scalar(text(f"SELECT version_num FROM {_AT}"))  # noqa: S608 # Our own constant.
-    return None if found is None else str(found)
+        return SchemaState(None)
+    # Ledgers of before have no second column.
+    row = connection.execute(text(f"SELECT * FROM {_AT}")).mappings().first()  # noqa: S608 # Our own constant.
+    return SchemaState(None) if row is None else SchemaState(row["version_num"], row.get("readable_from") or "")
 
 
-def refusal(at: str | None) -> str | None:
+def is_usable(at: SchemaState) -> bool:
+    """Whether this program works on such a ledger: at its newest revision, or at a later one that says so.
+
+    The ledger says it because a program can't know what later steps do.
+    """
+    if at.revision is None or at.revision in _steps():
+        return at.revision == newest()
+    return bool(at.readable_from) and at.readable_from <= newest() < at.revision
+
+
+def refusal(at: str | None, readable_from: str = "") -> str | None:
     """Say why this program can't upgrade a ledger at a revision, and what to do; None when it can."""
     steps = _steps()
     if at is None or at in steps:
@@ -68,20 +94,21 @@ def refusal(at: str | None) -> str | None:
             f"Check out commit {WITH_OLDER_STEPS} and run gpu-shopper db upgrade there; then this version opens it. "
             "Or set GPU_SHOPPER_DATABASE_URL to a new database."
         )
-    return (
-        f"The ledger is at revision {at}, and this program knows revisions up to {newest()}. "
-        "Run the version of GPU Shopper that upgraded the ledger."
-    )
+    install = "Run the version of GPU Shopper that upgraded the ledger."
+    if readable_from:
+        install = f"Install a version of GPU Shopper that knows revision {readable_from}."
+    return f"The ledger is at revision {at}, and this program knows revisions up to {newest()}. {install}"
 
 
 async def require_newest(db: Database) -> None:
-    """Raise `SchemaError` unless the database is at the newest revision."""
-    at, needed = await current(db), newest()
-    if at != needed:
-        behind = f"The ledger is at revision {at}, and this program needs {needed}. Run `gpu-shopper db upgrade`."
+    """Raise `SchemaError` unless the database is at the newest revision, or at a later one that is usable."""
+    there = await state(db)
+    at = there.revision
+    if not is_usable(there):
+        behind = f"The ledger is at revision {at}, and this program needs {newest()}. Run `gpu-shopper db upgrade`."
         if at is None:
             behind = "There is no ledger here yet. Run `gpu-shopper db upgrade` to make one."
-        raise SchemaError(refusal(at) or behind)
+        raise SchemaError(refusal(*there) or behind)
 
 
 async def check(db: Database) -> None:

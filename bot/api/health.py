@@ -22,6 +22,9 @@ CHECKED_S = 1.0
 #: The checks by name; `WRITABLE` is the one that other replicas read.
 LEDGER, TICKER, CLOCK, ENDS = "ledger", "ticker", "clock", "ends"
 
+#: Whether a cloud has confirmed the clock since the start. Until then nothing is bought, ended unasked or booked.
+CONFIRMED = "confirmed"
+
 #: What is shown and takes no process out of service: people's orders and approved ends work by the measured time.
 ADVISORY = frozenset({CLOCK})
 
@@ -53,7 +56,10 @@ def health_routes(checks: Checks, timeout_s: float) -> APIRouter:
 
     @router.get("/readyz", response_model=Ready, responses={503: {"model": Ready, "description": "Not ready."}})
     async def readyz() -> JSONResponse:
-        """Answer 200 when every check passes, else 503. A clock in doubt is shown, and the answer stays 200."""
+        """Answer 200 when every check passes, else 503. A clock in doubt is shown, and the answer stays 200.
+
+        Until a cloud has confirmed the clock after a start, the answer is 503.
+        """
         results = await latest.results()
         is_ready = all(passed for name, passed in results.items() if name not in ADVISORY)
         return JSONResponse({"status": "ok" if is_ready else "not ready", "checks": results}, 200 if is_ready else 503)
@@ -61,14 +67,14 @@ def health_routes(checks: Checks, timeout_s: float) -> APIRouter:
     return router
 
 
-def ends_only(cause: str, healthy: Callable[[], bool]) -> ASGIApp:
+def ends_only(cause: Callable[[], str], healthy: Callable[[], bool]) -> ASGIApp:
     """Build what a process serves that only ends instances: `/healthz`, and 503 with the cause for all else."""
     failing = dict.fromkeys((LEDGER, TICKER, WRITABLE), False)
 
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
-        body: dict[str, Any] = {"status": f"ends only: {cause}", "checks": failing | {ENDS: healthy()}}
+        body: dict[str, Any] = {"status": f"ends only: {cause()}", "checks": failing | {ENDS: healthy()}}
         alive = scope["path"] == "/healthz"
         await JSONResponse({"status": "ok"} if alive else body, 200 if alive else 503)(scope, receive, send)
 

@@ -258,6 +258,8 @@ COMMANDS: Mapping[str, CommandEntry] = MappingProxyType(
                 "GET /audit/{request}",
                 at="commands.instances",
             ),
+            backup=_entry("Back up the ledger, its key and the policy, or check a backup.", at="local.backup"),
+            restore=_entry("Restore a backup; the present ledger stays beside it.", at="local.backup:restore"),
             db=_entry("Upgrade, downgrade and check the ledger's schema.", at="local.db:app"),
             sandbox=_entry("Serve a local copy of every cloud's API.", at="local.sandbox"),
             completion=_entry("Print the shell completion.", at="local.completion"),

@@ -2,7 +2,7 @@
 
 from bot.settings.environment import ENV_FILE, SettingsError, load
 from bot.settings.fields import Settings, SlackMode, known_variables
-from bot.settings.identity import identity, private_directory, refuse_loose
+from bot.settings.identity import identity, private_directory, refuse_loose, stored_identity
 from bot.settings.policy_file import PolicyFile, PolicyFileError, PolicyNotGuarded, read_policy_file
 
 __all__ = [
@@ -19,4 +19,5 @@ __all__ = [
     "private_directory",
     "read_policy_file",
     "refuse_loose",
+    "stored_identity",
 ]

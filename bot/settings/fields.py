@@ -165,6 +165,11 @@ class Settings(BaseSettings):
         "prd1",
         pattern="^[0-9abcdefghjkmnpqrstvwxyz]{4}$",
     )
+    backup_passphrase: SecretStr | None = _setting(
+        None,
+        "Passphrase of the label key in backups, at least 12 characters. Empty: from a file, or asked at the terminal.",
+        "twelve characters or more",
+    )
     hf_token: SecretStr | None = _setting(
         None,
         "Token of the Hugging Face Hub, for private repositories at checkpoint=hf://…",

@@ -60,6 +60,22 @@ def identity(folder: Path, *, key_hex: str | None = None, deployment: str | None
         raise IdentityError(str(error)) from error
 
 
+def stored_identity(folder: Path, key_hex: str | None, deployment: str | None) -> tuple[str | None, str | None]:
+    """Return the label key, hexadecimal, and the deployment's name; None for what is neither given nor stored.
+
+    Creates nothing. Raises `IdentityError` for a loose mode.
+    """
+    return key_hex or _read(folder / KEY_FILE), deployment or _read(folder / DEPLOYMENT_FILE)
+
+
+def _read(path: Path) -> str | None:
+    """Return the content of a private file; None when there is none."""
+    if not path.exists():
+        return None
+    refuse_loose(path)
+    return path.read_text(encoding="ascii").strip()
+
+
 def _stored(path: Path, fresh: str) -> str:
     """Return the content of a private file, which is created with `fresh` when it does not exist.
 

@@ -160,8 +160,12 @@ class Database:
         """Return the engine that migrations use."""
         return self._writer
 
+    async def reopen(self) -> None:
+        """Close the connections that nobody uses at this moment, so that the next ones are opened anew."""
+        await self.close()
+
     async def close(self) -> None:
-        """Release every connection; the object is not used afterwards."""
+        """Release every connection."""
         await self._writer.dispose()
         if self._shared is not None:
             await self._reader.dispose()  # On PostgreSQL both are one pool.

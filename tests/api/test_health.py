@@ -53,6 +53,11 @@ async def test_a_clock_in_doubt_is_shown_and_takes_nothing_out_of_service() -> N
     assert (answer.status_code, answer.json()) == (200, {"status": "ok", "checks": {"ledger": True, "clock": False}})
 
 
+async def test_a_clock_that_no_cloud_has_confirmed_yet_is_not_ready() -> None:
+    answer = await ask({"ledger": fine, "clock": broken, "confirmed": broken}, "/readyz")
+    assert (answer.status_code, answer.json()["status"]) == (503, "not ready")
+
+
 async def test_a_check_that_hangs_does_not_hang_the_page() -> None:
     answer = await ask({"ledger": hanging}, "/readyz", timeout_s=0.01)
     assert answer.json()["checks"] == {"ledger": False}

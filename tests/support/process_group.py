@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import gc
 import json
 import os
@@ -65,7 +66,7 @@ def _become(order: dict[str, Any]) -> NoReturn:
     `descriptors`, if there, is how many files it may have open, however it raises its own limit. With `disk_full` none
     of its files may grow until `resource.prlimit` allows it again; its log goes through a process that still may. With
     `slow_names` the name server of the names under `SLOW` never answers it. The file `dies_at` says where it dies.
-    Without `flushes` it asks for no flush of its ledger.
+    Without `flushes` it asks for no flush of its ledger. With `obeys_modes` the modes of files bind it as anybody.
     """
     code = 1
     try:
@@ -84,6 +85,8 @@ def _become(order: dict[str, Any]) -> NoReturn:
         for source, target in ((nothing, 0), (out, 1), (out, 2)):
             os.dup2(source, target)
         private_umask()
+        if order["obeys_modes"]:
+            obey_modes()
         if not order["flushes"]:
             flush_nothing()
         clock = TravelClock()
@@ -97,6 +100,19 @@ def _become(order: dict[str, Any]) -> NoReturn:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
+
+
+def obey_modes() -> None:
+    """Give up what lets root read and write any file, as the C library's `capset` does it."""
+    library = ctypes.CDLL(None, use_errno=True)
+    header = (ctypes.c_uint32 * 2)(0x20080522, 0)
+    #: Effective, permitted and inheritable capabilities, the lower 32 of each and then the upper.
+    sets = (ctypes.c_uint32 * 6)()
+    library.capget(header, sets)
+    for place in range(3):
+        sets[place] &= ~0b110  # CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH.
+    if library.capset(header, sets):
+        raise OSError(ctypes.get_errno(), "capset")
 
 
 async def _serve(clock: TravelClock, dies_at: str) -> None:

@@ -72,13 +72,14 @@ def downgrade(revision: str = typer.Argument(help="A revision, or -1 for one ste
 
 @app.command()
 def current(as_json: bool = typer.Option(False, "--json", help="Print one JSON document.")) -> None:
-    """Print the revision of the ledger, and the newest that this program knows."""
+    """Print the revision of the ledger, the newest that this program knows, and the oldest that can work on it."""
 
     async def step(db: Database) -> str:
-        at = await schema.current(db)
+        at, readable_from = await schema.state(db)
         if as_json:
-            return json.dumps({"revision": at, "newest": schema.newest()})
-        return f"{at or 'base'} (newest: {schema.newest()})"
+            return json.dumps({"revision": at, "newest": schema.newest(), "readable_from": readable_from or None})
+        oldest = f", readable from {readable_from} on" if readable_from else ""
+        return f"{at or 'base'} (newest: {schema.newest()}{oldest})"
 
     _existing()
     _with_ledger(step)

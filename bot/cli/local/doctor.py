@@ -24,7 +24,6 @@ from bot import logs
 from bot.cli.access.api_client import KEY, URL, elsewhere
 from bot.cli.access.settings import console
 from bot.clock import SystemClock
-from bot.main import refuse_loose_modes
 from bot.rules.checkpoints.stores import STORES
 from bot.rules.grammar.job import preset_problem
 from bot.rules.values.phrases import usd
@@ -43,6 +42,7 @@ from bot.settings import (
 )
 from bot.slack.settings import SlackSettings
 from bot.slack.web import Web, WebError
+from bot.startup import refuse_loose_modes
 from bot.wiring import build_providers
 from ledger.engine.db import Database
 from ledger.queries.cloud_accounts import accounts_in_use
@@ -219,19 +219,20 @@ async def _ledger(settings: Settings) -> AsyncIterator[Finding]:
         db = Database(settings.database)
         try:
             async with asyncio.timeout(CHECK_TIMEOUT_S):
-                at = await schema.current(db)
-                lost = await _without_key(db, settings) if at == schema.newest() else []
+                there = await schema.state(db)
+                at, usable = there.revision, schema.is_usable(there)
+                lost = await _without_key(db, settings) if usable else []
         finally:
             await db.close()
     except Exception as error:  # noqa: BLE001 # Whatever a driver raises, the report continues.
         yield found(Grade.BAD, f"cannot be opened: {type(error).__name__}: {error}", "check GPU_SHOPPER_DATABASE_URL")
         return
-    if at == schema.newest():
+    if usable:
         yield found(Grade.GOOD, f"{'SQLite' if file else 'PostgreSQL'}, schema {at}")
         for finding in lost:
             yield finding
-    elif said := schema.refusal(at):
-        yield found(Grade.BAD, said)
+    elif refused := schema.refusal(*there):
+        yield found(Grade.BAD, refused)
     else:
         yield found(Grade.NOTE, f"schema {at or 'base'}, newest is {schema.newest()}", "gpu-shopper db upgrade")
 

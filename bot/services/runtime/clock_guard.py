@@ -158,6 +158,12 @@ class GuardedClock:
         return self._confirmed or (self._may_do_without and not self._clouds and waited)
 
     @property
+    def has_jumped(self) -> bool:
+        """Whether the machine's clock differs from the measured time now."""
+        self.now()
+        return self._parted_s is not None
+
+    @property
     def unconfirmed_s(self) -> float:
         """Return for how many seconds since the start no cloud has confirmed it; 0 once one has."""
         return 0.0 if self.is_confirmed else self._base.monotonic() - self._began_s
@@ -214,6 +220,11 @@ def approved_now(clock: Clock) -> datetime | None:
     that answers, and its answer shows the time.
     """
     return clock.now() if not isinstance(clock, GuardedClock) or clock.is_confirmed else None
+
+
+def waits_for_clouds(clock: Clock) -> bool:
+    """Whether the clouds' replies would settle what time it is: it jumped, or none has confirmed it since the start."""
+    return isinstance(clock, GuardedClock) and (clock.has_jumped or not clock.is_confirmed)
 
 
 def shared_now(clock: Clock) -> datetime:

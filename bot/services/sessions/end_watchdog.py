@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -20,7 +20,7 @@ from bot.rules.instances.ledger_age import EpochEntry, with_latest_ends
 from bot.rules.instances.watchdog import Ability, EndOrder, due
 from bot.rules.values.phrases import plural
 from bot.services.recovery.detection import LedgerComparison, begin, compare
-from bot.services.runtime.clock_guard import approved_now
+from bot.services.runtime.clock_guard import approved_now, waits_for_clouds
 from bot.services.runtime.context import Context
 from bot.services.runtime.ends_copy import EndsCopy, Sent, load, on_top_of, save
 from bot.services.sessions.end_records import record_sent
@@ -40,6 +40,8 @@ READ_S = 10.0
 FAILING_S = 20.0
 #: The same order goes to a cloud again after this, until the instance is gone.
 AGAIN = timedelta(seconds=60)
+#: A cloud is asked for the time this often while its reply would settle it.
+TIME_S = 30.0
 #: A replica that did not write for a day is forgotten.
 FORGOTTEN = timedelta(days=1)
 NOT_WRITTEN = "GPU Shopper cannot write its epoch, so it launches nothing. Approved ends still come"
@@ -75,6 +77,8 @@ class EndWatchdog:
     say: Say
     ask_others: AskOthers
     operators: str = ""
+    #: Why the ledger is neither read nor written, though it may be open; "" while it is used.
+    refused: str = ""
     copy: EndsCopy = field(default_factory=EndsCopy)
     #: Monotonic time of the last round and of the last write that worked.
     looked_at_s: float | None = None
@@ -82,6 +86,8 @@ class EndWatchdog:
     #: Why the last write failed; "" when it worked.
     problem: str = ""
     _began_s: float = 0.0
+    #: Monotonic time when a cloud was last asked for the time.
+    _time_asked_s: float | None = None
     _paged: dict[str, float] = field(default_factory=dict)
     _last_s: dict[tuple[str, str], float] = field(default_factory=dict)
     _warned: set[str] = field(default_factory=set)
@@ -110,10 +116,11 @@ class EndWatchdog:
     async def look(self) -> int:
         """Replace the copy, and send every order that is overdue. Returns how many a cloud took."""
         read = await self._read()
+        await self._settle_the_time(read.rows)
         overdue = [one for one in read.rows if self._due(one, self.ctx.clock.now()) is not None]
         taken = 0
         if overdue and approved_now(self.ctx.clock) is None:
-            await self._hear_the_time(overdue)
+            await self._read_clouds({one.cloud: one for one in overdue})
             overdue = []  # Judged again in the next round, by a clock that a cloud has confirmed or corrected.
         if overdue and (not read.from_copy or await self._may_use_the_copy()):
             taken = sum(await asyncio.gather(*(self._end(one, from_copy=read.from_copy) for one in overdue)))
@@ -121,6 +128,8 @@ class EndWatchdog:
         return taken
 
     async def _read(self) -> Read:
+        if self.refused:
+            return Read(self.copy.rows, from_copy=True)
         now = self.ctx.clock.now()
         # Read before the ledger, which has whatever was written to the epoch before.
         entries = (*self.ctx.epoch.entries(), *([self.copy.epoch] if self.copy.epoch else ()))
@@ -195,12 +204,24 @@ class EndWatchdog:
             return False
         return True
 
-    async def _hear_the_time(self, overdue: list[MustEnd]) -> None:
-        """Read one overdue instance at each cloud: the replies show whether this machine's clock is right."""
-        for one in {one.cloud: one for one in overdue}.values():
-            provider = self.ctx.providers[one.cloud]
+    async def _settle_the_time(self, rows: Sequence[MustEnd]) -> None:
+        """Read the clouds when the clock jumped, or none has confirmed it: their replies show the time.
+
+        A process that only ends instances calls no cloud otherwise, and would measure the time from before the jump.
+        """
+        now_s, last_s = self.ctx.clock.monotonic(), self._time_asked_s
+        if not waits_for_clouds(self.ctx.clock) or (last_s is not None and now_s - last_s < TIME_S):
+            return
+        self._time_asked_s = now_s
+        shown = {one.cloud: one for one in rows if one.cloud in self.ctx.providers}
+        await self._read_clouds(shown or dict.fromkeys(list(self.ctx.providers)[:1]))
+
+    async def _read_clouds(self, clouds: Mapping[str, MustEnd | None]) -> None:
+        """Read one instance at each cloud, or list it: the replies show whether this machine's clock is right."""
+        for cloud, row in clouds.items():
+            provider = self.ctx.providers[cloud]
             with suppress(ProviderError):
-                await (provider.get(one.ref) if one.ref else provider.list())
+                await (provider.get(row.ref) if row is not None and row.ref else provider.list())
 
     # ── acting ───────────────────────────────────────────────────────────────────────────────────
 
@@ -279,12 +300,18 @@ class EndWatchdog:
     async def probe(self) -> bool:
         """Try a write, record what was sent without the ledger, and page when writes keep failing."""
         now = self.ctx.clock.now()
+        if self.refused:
+            self.problem = self.refused
+            return False
         try:
             async with self.ctx.db.write() as tx:
                 await note_replica(tx, self.me, now, now - FORGOTTEN)
         except Exception as error:  # noqa: BLE001 # Whatever a write raises means that the ledger takes none.
             self.problem = type(getattr(error, "orig", None) or error).__name__
             log.warning("the ledger takes no write: %s", self.problem)
+            # SQLite shares some memory among the connections of a process. Where it was read-only at the first of them,
+            # it stays so until the last of them is closed, also on a disk that can be written again.
+            await self.ctx.db.reopen()
             return False
         self.problem, self.wrote_at_s = "", self.ctx.clock.monotonic()
         await self._record()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import os
+import re
 import shutil
 import sqlite3
 import subprocess
@@ -20,7 +22,7 @@ from ledger.kernel.states import InstanceState
 from ledger.models import Base, Instance
 from ledger.models.retired import RETIRED
 from migrations import run
-from migrations.run import SchemaError
+from migrations.run import SchemaError, SchemaState
 from tests.ledger.engine.schema import (
     BASELINE,
     GUARDS,
@@ -79,10 +81,13 @@ def folder_with_next_step(tmp_path: Path) -> Path:
     return folder
 
 
-async def at_revision(db: Database, revision: str) -> None:
+async def at_revision(db: Database, revision: str, readable_from: str | None = None) -> None:
     """Say that the database is at another revision, as an older or a newer program would have left it."""
     async with db.write() as tx:
-        await tx.execute(text("UPDATE alembic_version SET version_num = :at"), {"at": revision})
+        await tx.execute(
+            text("UPDATE alembic_version SET version_num = :at, readable_from = :oldest"),
+            {"at": revision, "oldest": readable_from},
+        )
 
 
 async def test_up_and_up_again(empty_db: Database) -> None:
@@ -148,8 +153,11 @@ async def test_a_later_step_keeps_rows_and_triggers_and_goes_back(
         assert await triggers(db) == expected(db)
         with pytest.raises(SchemaError, match="colour"):
             await run.check(db)
+    for work in (run.upgrade(db), run.require_newest(db)):  # It only added something, so this program works on.
+        await work
+    assert await run.current(db) == NEXT
     with pytest.raises(SchemaError, match=f"at revision {NEXT}, and this program knows revisions up to {known}"):
-        await run.upgrade(db)
+        await run.downgrade(db, "-1")
     with monkeypatch.context() as later:
         later.setattr(run, "FOLDER", folder_with_next_step)
         await run.downgrade(db, "-1")
@@ -161,6 +169,79 @@ async def test_a_later_step_keeps_rows_and_triggers_and_goes_back(
     with pytest.raises(DBAPIError, match="never deleted"):
         async with db.write() as tx:
             await tx.execute(text("DELETE FROM instances"))
+
+
+async def test_a_ledger_says_which_older_programs_can_work_on_it(
+    db: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = run.newest()
+    assert await run.state(db) == SchemaState(known, "0078")
+    await at_revision(db, "9999", known)
+    await run.require_newest(db)
+    await run.upgrade(db)
+    await at_revision(db, "9999", "9000")
+    install = f"^The ledger is at revision 9999, .* up to {known}. Install a version of .* that knows revision 9000.$"
+    for work in (run.require_newest(db), run.upgrade(db)):
+        with pytest.raises(SchemaError, match=install):
+            await work
+    await at_revision(db, known, "0078")
+    folder = tmp_path / "migrations"
+    shutil.copytree(ROOT / "migrations", folder)
+    contracts = NEXT_STEP.replace(
+        "from alembic import op", "from alembic import op\nfrom migrations.readable_from import *"
+    )
+    contracts = contracts.replace("def downgrade", "    set_readable_from(revision)\n\n\ndef downgrade")
+    (folder / "versions" / f"{NEXT}_next.py").write_text(contracts)
+    with monkeypatch.context() as later:
+        later.setattr(run, "FOLDER", folder)
+        await run.upgrade(db)
+        await run.require_newest(db)
+    assert await run.state(db) == SchemaState(NEXT, NEXT)
+    with pytest.raises(SchemaError, match=f"Install a version of GPU Shopper that knows revision {NEXT}"):
+        await run.require_newest(db)
+
+
+def test_a_step_that_takes_something_away_says_so() -> None:
+    """Expand, migrate, contract: what the release before reads stays, or the ledger refuses that release."""
+    for file in (ROOT / "migrations" / "versions").rglob("[0-9]*.py"):
+        tree = ast.parse(file.read_text())
+        if file.name[:4] <= "0078":
+            continue  # Programs of before refuse every later revision anyway.
+        (upgrade,) = (node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "upgrade")
+        assert not narrows(upgrade) or "set_readable_from(revision)" in ast.unparse(upgrade), file.name
+
+
+@pytest.mark.parametrize(
+    ("line", "narrow"),
+    [
+        ('op.add_column("a", sa.Column("b", sa.String(8)))', False),
+        ('op.add_column("a", sa.Column("b", sa.Integer, nullable=False, server_default="0"))', False),
+        ('op.add_column("a", sa.Column("b", sa.Integer, nullable=False))', True),
+        ('op.create_table("a")', False),
+        ('op.drop_column("a", "b")', True),
+        ('op.rename_table("a", "b")', True),
+        ('op.alter_column("a", "b", nullable=False)', True),
+        ('op.execute("ALTER TABLE a RENAME COLUMN b TO c")', True),
+        ('op.execute("UPDATE a SET b = 1")', False),
+    ],
+)
+def test_what_takes_something_away_is_known(line: str, narrow: bool) -> None:
+    (step,) = ast.parse(f"def upgrade():\n    {line}").body
+    assert isinstance(step, ast.FunctionDef)
+    assert narrows(step) is narrow
+
+
+def narrows(upgrade: ast.FunctionDef) -> bool:
+    """Whether a step drops, renames or changes something, or adds a column that an older program does not fill."""
+    for call in (node for node in ast.walk(upgrade) if isinstance(node, ast.Call)):
+        name, said = ast.unparse(call.func), ast.unparse(call)
+        if re.search(r"\b(drop|rename|alter)_", name) or "create_check_constraint" in name:
+            return True
+        if name.endswith("execute") and re.search(r"\b(DROP|RENAME|ALTER)\b", said):
+            return True
+        if name.endswith("Column") and "nullable=False" in said and "server_default" not in said:
+            return True
+    return False
 
 
 async def test_nothing_is_below_the_baseline(db: Database) -> None:

@@ -175,11 +175,13 @@ def fork(
     *,
     slow_names: bool = False,
     disk_full: bool = False,
+    obeys_modes: bool = False,
     dies_at: Path | None = None,
     flushes: bool = True,
 ) -> Served:
     """A process out of the nursery, with at most `descriptors` files open; `disk_full`: none of its files may grow.
 
+    With `obeys_modes` the modes of files bind it, also when root runs the tests.
     With `slow_names` the name server of some names never answers it. The file `dies_at` says where it dies. Without
     `flushes` it asks for no flush of its ledger.
     """
@@ -193,6 +195,7 @@ def fork(
         descriptors=descriptors,
         slow_names=slow_names,
         disk_full=disk_full,
+        obeys_modes=obeys_modes,
         dies_at=str(dies_at or ""),
         flushes=flushes,
     )

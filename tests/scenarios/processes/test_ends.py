@@ -80,12 +80,12 @@ def free_port() -> int:
         return port
 
 
-async def up_again(place: Town, *, disk_full: bool = False) -> Served:
+async def up_again(place: Town, *, disk_full: bool = False, obeys_modes: bool = False) -> Served:
     """Start a process that may not serve yet, some time after the last one; it listens on a port that is known."""
     place.clock.travel(DOWN_S)
     port = free_port()
     environment = {**place.environment, "GPU_SHOPPER_PORT": str(port)}
-    bot = fork(place.nursery, environment, place.log, place.clock.ahead_s, disk_full=disk_full)
+    bot = fork(place.nursery, environment, place.log, place.clock.ahead_s, disk_full=disk_full, obeys_modes=obeys_modes)
     bot.port = port
     place.bots.append(bot)
     return bot

@@ -1,7 +1,4 @@
-"""Guards of the work: machines are kept while waiting is cheap, moves lose nothing, and no part counts as the whole.
-
-Among them are those of restores: a part of the past is no whole ledger.
-"""
+"""Guards of work, people and starts: what runs goes on, copies bring nobody back, starts end what must end."""
 
 from __future__ import annotations
 
@@ -94,8 +91,83 @@ _RESTORES = (
     ),
 )
 
+STARTS = "tests/test_startup.py"
+ENDS_ONLY = "tests/services/sessions/test_ends_only.py"
+
+_OF_STARTS = (
+    Guard(
+        "a start on another schema waits",
+        Law.WITHOUT_LEDGER,
+        (Edit("bot.startup", "        if isinstance(error, schema.SchemaError):", "        if False:"),),
+        test=f"{STARTS}::test_a_start_that_cannot_serve_says_why",
+    ),
+    Guard(
+        "a ledger of another schema is not touched",
+        Law.WITHOUT_LEDGER,
+        (
+            Edit(
+                "bot.services.sessions.end_watchdog",
+                "        if self.refused:\n            return Read(self.copy.rows, from_copy=True)\n",
+                "",
+            ),
+        ),
+        test=f"{ENDS_ONLY}::test_a_ledger_that_this_program_cannot_work_on_is_neither_read_nor_written",
+    ),
+    Guard(
+        "a newer schema says who can work on it",
+        Law.RECORD,
+        (Edit("migrations.run", "bool(at.readable_from) and at.readable_from <= newest()", "newest()"),),
+        test="tests/ledger/engine/test_migrations.py::test_a_ledger_says_which_older_programs_can_work_on_it",
+    ),
+    Guard(
+        "no new label key in the place of a lost one",
+        Law.WITHOUT_LEDGER,
+        (Edit("bot.startup", "        if None in identity and (", "        if False and ("),),
+        test=f"{STARTS}::test_a_start_that_cannot_serve_says_why",
+    ),
+    Guard(
+        "a disk that can be written again",
+        Law.WITHOUT_LEDGER,
+        (Edit("ledger.engine.db", 'anew."""\n        await self.close()', 'anew."""'),),
+        test="tests/ledger/engine/test_read_only_disk.py::test_no_connection_stays_open_when_they_are_opened_anew",
+    ),
+    Guard(
+        "a cloud is read when the clock jumps",
+        Law.CLOCK,
+        (Edit("bot.services.sessions.end_watchdog", "        await self._settle_the_time(read.rows)\n", ""),),
+        test=f"{ENDS_ONLY}::test_a_cloud_is_read_for_the_time_when_the_clock_jumps",
+    ),
+    Guard(
+        "not ready before the clock is confirmed",
+        Law.CLOCK,
+        (Edit("bot.api.health", "ADVISORY = frozenset({CLOCK})", "ADVISORY = frozenset({CLOCK, CONFIRMED})"),),
+        test="tests/api/test_health.py::test_a_clock_that_no_cloud_has_confirmed_yet_is_not_ready",
+    ),
+    Guard(
+        "a restore waits for the end of the service",
+        Law.RECORD,
+        (
+            Edit(
+                "bot.services.backups.restore",
+                "        with serve_lock(place.ledger):",
+                "        with serve_lock(None):",
+            ),
+            Edit("bot.services.backups.restore", "if server is not None and server.state.connected:", "if False:"),
+        ),
+        test="tests/services/backups/test_restore.py::test_a_ledger_in_use_stays_and_so_does_its_epoch",
+    ),
+    Guard(
+        "a restored ledger is known as older",
+        Law.RECORD,
+        (Edit("bot.services.backups.files", "[*newest.values(), mark]", "[*newest.values()]"),),
+        test="tests/services/backups/test_restore.py"
+        "::test_it_comes_back_into_an_empty_folder_with_its_key_and_its_records",
+    ),
+)
+
 WORK = (
     *_RESTORES,
+    *_OF_STARTS,
     Guard(
         "completeness",
         Law.WHOLE,

@@ -1,0 +1,110 @@
+"""Put the small files of an archive into a deployment: where none are, and of each record what knows the most."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from bot.services.backups import archive
+from bot.services.backups.archive import BackupManifest
+from bot.services.backups.installation import DEPLOYMENT_FILE, KEY_FILE, RECORDS, Installation
+from bot.services.runtime import ends_copy
+
+#: The name of the epoch's entry that says that a copy was put in place.
+RESTORE = "restore"
+
+
+def put_files(place: Installation, manifest: BackupManifest, key_hex: str | None, folder: Path) -> tuple[str, ...]:
+    """Put the small files of an archive, unpacked in `folder`, in place. Return what stayed and people should know."""
+    if place.deployment is None:
+        put(place.folder / DEPLOYMENT_FILE, manifest.deployment.encode(), place.folder)
+    if place.key_hex is None and key_hex is not None:
+        put(place.folder / KEY_FILE, key_hex.encode(), place.folder)
+    ends, here = folder / archive.ENDS, place.folder / RECORDS[archive.ENDS]
+    if archive.ENDS in manifest.members and _is_newer(ends, here):
+        put(here, ends.read_bytes(), place.folder)
+    epoch = place.folder / RECORDS[archive.EPOCH]
+    put(epoch, _restored_epoch(epoch, folder / archive.EPOCH, manifest.made_at), place.folder)
+    return _put_policy(place, folder / archive.POLICY) if archive.POLICY in manifest.members else ()
+
+
+@contextmanager
+def put_back_on_failure(file: Path) -> Iterator[None]:
+    """Put a file back as it was when the block fails."""
+    content = file.read_bytes() if file.exists() else None
+    try:
+        yield
+    except BaseException:
+        if content is not None:
+            put(file, content, file.parent)
+        else:
+            file.unlink(missing_ok=True)
+        raise
+
+
+def put(file: Path, content: bytes, owned_as: Path) -> None:
+    """Give a file its new content once that is on disk, with mode 0600 and the owner of the folder `owned_as`."""
+    draft = file.with_name(f".{file.name}.restored")
+    draft.unlink(missing_ok=True)
+    with os.fdopen(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as out:
+        out.write(content)
+        out.flush()
+        os.fsync(out.fileno())
+    own(draft, owned_as)
+    draft.replace(file)
+
+
+def own(file: Path, folder: Path) -> None:
+    """Give a file to whom the folder belongs; only root can, and only root needs to."""
+    if os.geteuid() == 0:
+        owner = folder.stat()
+        os.chown(file, owner.st_uid, owner.st_gid)
+
+
+def _put_policy(place: Installation, policy: Path) -> tuple[str, ...]:
+    """Put the policy where none is: a restore gives nobody the rights back that were taken since."""
+    if place.policy is None:
+        return ("The archive has a policy, and GPU_SHOPPER_POLICY is not set here: every default is in force.",)
+    if not place.policy.exists():
+        put(place.policy, policy.read_bytes(), place.policy.parent)
+    elif place.policy.read_bytes() != policy.read_bytes():
+        return (f"{place.policy} stays as it is. The archive has another policy.",)
+    return ()
+
+
+def _is_newer(archived: Path, here: Path) -> bool:
+    """Whether the archive's copy of what must end is newer than the one that is there."""
+    there, present = (ends_copy.load(path).read_at for path in (archived, here))
+    return there is not None and (present is None or there > present)
+
+
+def _restored_epoch(here: Path, archived: Path, made_at: datetime) -> bytes:
+    """Return the epoch after a restore: the newest entry of each replica, and one that says what happened.
+
+    With that entry the ledger counts as older than the world, also where the archive's epoch is all that is left.
+    """
+    newest: dict[str, dict[str, Any]] = {}
+    for entry in (*_entries(archived), *_entries(here)):
+        other = newest.get(entry["replica"])
+        if other is None or _age(entry) >= _age(other):
+            newest[entry["replica"]] = entry
+    mark = {"replica": RESTORE, "position": 0, "at": made_at.isoformat(), "events": [], "is_restored": True}
+    return json.dumps({"entries": [*newest.values(), mark]}).encode()
+
+
+def _entries(epoch: Path) -> list[dict[str, Any]]:
+    """Return the entries of an epoch; none where there is none or it cannot be read."""
+    try:
+        entries = json.loads(epoch.read_bytes())["entries"]
+        return [entry for entry in entries if entry["replica"] != RESTORE and _age(entry)]
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
+
+
+def _age(entry: dict[str, Any]) -> tuple[datetime, int]:
+    return datetime.fromisoformat(entry["at"]), int(entry["position"])

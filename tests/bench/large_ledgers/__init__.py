@@ -1,0 +1,1 @@
+"""What large ledgers take."""
