@@ -56,7 +56,8 @@ async def at_schema(settings: Settings, revision: str, readable_from: str) -> No
 async def start(settings: Settings, *, migrate: bool = True) -> str:
     """Try a start; why it can't serve, "" where it can."""
     try:
-        ctx = await prepared(settings, SystemClock(), "me", migrate=migrate)
+        watch = EndWatch(settings, SystemClock(), slack_settings(settings))
+        ctx = await prepared(settings, SystemClock(), watch, migrate=migrate)
     except NotNow as error:
         if error.ledger_refused is not (str(error) == OTHER):
             raise AssertionError(f"{error}: the ledger is refused for its schema alone") from error
@@ -161,9 +162,7 @@ async def in_time(settings: Settings) -> AsyncIterator[tuple[EndWatch, asyncio.T
             yield
 
     stopping = asyncio.Event()
-    preparing = prepared_in_time(
-        lambda: prepared(settings, watch.clock, watch.me, migrate=True), watch, served, stopping
-    )
+    preparing = prepared_in_time(lambda: prepared(settings, watch.clock, watch, migrate=True), watch, served, stopping)
     task = asyncio.create_task(preparing)
     try:
         yield watch, task, urls
@@ -218,7 +217,7 @@ async def test_without_a_copy_nothing_can_be_overdue_and_the_start_ends_with_its
     watch = EndWatch(settings, SystemClock(), slack_settings(settings))
     with pytest.raises(error):
         await prepared_in_time(
-            lambda: prepared(settings, watch.clock, watch.me, migrate=True), watch, serving_nothing, asyncio.Event()
+            lambda: prepared(settings, watch.clock, watch, migrate=True), watch, serving_nothing, asyncio.Event()
         )
 
 

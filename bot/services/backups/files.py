@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from bot.services.backups import archive
 from bot.services.backups.archive import BackupManifest
 from bot.services.backups.installation import DEPLOYMENT_FILE, KEY_FILE, RECORDS, Installation
 from bot.services.runtime import ends_copy
-
-#: The name of the epoch's entry that says that a copy was put in place.
-RESTORE = "restore"
+from bot.services.runtime.epoch import restored_content
 
 
 def put_files(place: Installation, manifest: BackupManifest, key_hex: str | None, folder: Path) -> tuple[str, ...]:
@@ -29,7 +24,7 @@ def put_files(place: Installation, manifest: BackupManifest, key_hex: str | None
     if archive.ENDS in manifest.members and _is_newer(ends, here):
         put(here, ends.read_bytes(), place.folder)
     epoch = place.folder / RECORDS[archive.EPOCH]
-    put(epoch, _restored_epoch(epoch, folder / archive.EPOCH, manifest.made_at), place.folder)
+    put(epoch, restored_content(place.folder, folder, manifest.made_at), place.folder)
     return _put_policy(place, folder / archive.POLICY) if archive.POLICY in manifest.members else ()
 
 
@@ -81,30 +76,3 @@ def _is_newer(archived: Path, here: Path) -> bool:
     """Whether the archive's copy of what must end is newer than the one that is there."""
     there, present = (ends_copy.load(path).read_at for path in (archived, here))
     return there is not None and (present is None or there > present)
-
-
-def _restored_epoch(here: Path, archived: Path, made_at: datetime) -> bytes:
-    """Return the epoch after a restore: the newest entry of each replica, and one that says what happened.
-
-    With that entry the ledger counts as older than the world, also where the archive's epoch is all that is left.
-    """
-    newest: dict[str, dict[str, Any]] = {}
-    for entry in (*_entries(archived), *_entries(here)):
-        other = newest.get(entry["replica"])
-        if other is None or _age(entry) >= _age(other):
-            newest[entry["replica"]] = entry
-    mark = {"replica": RESTORE, "position": 0, "at": made_at.isoformat(), "events": [], "is_restored": True}
-    return json.dumps({"entries": [*newest.values(), mark]}).encode()
-
-
-def _entries(epoch: Path) -> list[dict[str, Any]]:
-    """Return the entries of an epoch; none where there is none or it cannot be read."""
-    try:
-        entries = json.loads(epoch.read_bytes())["entries"]
-        return [entry for entry in entries if entry["replica"] != RESTORE and _age(entry)]
-    except (OSError, ValueError, KeyError, TypeError):
-        return []
-
-
-def _age(entry: dict[str, Any]) -> tuple[datetime, int]:
-    return datetime.fromisoformat(entry["at"]), int(entry["position"])

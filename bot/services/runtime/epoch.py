@@ -27,6 +27,8 @@ from ledger.core.events import newest_event
 
 NAME = "epoch.json"
 LOCK = ".epoch.lock"
+#: The name of the entry that says that a restore has put a copy in place.
+RESTORED = "restore"
 #: A write that takes longer has failed, and what waits for it does not happen now.
 WRITE_S = 5.0
 #: Another process of this machine has the file for the time of one write.
@@ -58,12 +60,18 @@ def load(folder: Path) -> tuple[EpochEntry, ...]:
         return ()
 
 
-def note_restored(folder: Path, at: datetime) -> None:
-    """Note beside a ledger that it was put in place by a restore, so that its next start asks operators first."""
-    replica = f"restore-{int(at.timestamp())}"
-    with _locked(folder):
-        entries = (*load(folder), EpochEntry(replica, 0, at, is_restored=True))
-        replace_file(folder / NAME, _ADAPTER.dump_json(EpochFile(entries)))
+def restored_content(here: Path, archived: Path, copied_at: datetime) -> bytes:
+    """Return what a folder's epoch is once a restore puts a copy of that time in place, with its epoch in `archived`.
+
+    It has the newest entry of each replica, and one that makes the next start ask operators first, also where the
+    archive's epoch is all that is left.
+    """
+    newest: dict[str, EpochEntry] = {}
+    for entry in (*load(archived), *load(here)):
+        if not entry.is_restored and (entry.replica not in newest or entry.at >= newest[entry.replica].at):
+            newest[entry.replica] = entry
+    mark = EpochEntry(RESTORED, 0, copied_at, is_restored=True)
+    return _ADAPTER.dump_json(EpochFile((*newest.values(), mark)))
 
 
 @dataclass

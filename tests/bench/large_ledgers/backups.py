@@ -14,10 +14,10 @@ from typing import Any, cast
 from sqlalchemy import delete, insert
 
 from bot.rules.audit.hash_chain import START, event_hash
-from bot.services.audit.journal import content
 from bot.services.backups.backup import back_up
 from bot.services.backups.installation import Installation
 from bot.services.backups.restore import check, restore
+from bot.services.runtime.event_content import content
 from ledger.engine.db import Database
 from ledger.models import Event, EventHash, EventOrder, UnnumberedEvent
 from tests.bench.databases import Line, on_both

@@ -159,7 +159,7 @@ _OF_STARTS = (
     Guard(
         "a restored ledger is known as older",
         Law.RECORD,
-        (Edit("bot.services.backups.files", "[*newest.values(), mark]", "[*newest.values()]"),),
+        (Edit("bot.services.runtime.epoch", "(*newest.values(), mark)", "tuple(newest.values())"),),
         test="tests/services/backups/test_restore.py"
         "::test_it_comes_back_into_an_empty_folder_with_its_key_and_its_records",
     ),

@@ -12,12 +12,14 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
+from bot.rules.instances.ledger_age import EpochEntry
 from bot.services.backups.archive import MANIFEST, BadArchive, read_manifest
 from bot.services.backups.backup import PREFIX, Backup, back_up
 from bot.services.backups.installation import BackupRefused, Installation
 from bot.services.backups.restore import check, restore
 from bot.services.runtime import ends_copy
 from bot.services.runtime.ends_copy import EndsCopy
+from bot.services.runtime.epoch import load
 from bot.services.runtime.serve_lock import serve_lock
 from ledger.engine.db import Database
 from ledger.engine.postgres_copy import ClientProblem
@@ -95,8 +97,7 @@ async def test_it_comes_back_into_an_empty_folder_with_its_key_and_its_records(
     assert ((new / "label.key").read_text(), (new / "deployment.id").read_text()) == (KEY, "tst1")
     assert (new / "policy.yml").read_text() == "policy: {}"
     assert ends_copy.load(new / "ends.json").read_at == START
-    mark = {"replica": "restore", "position": 0, "at": START.isoformat(), "events": [], "is_restored": True}
-    assert json.loads((new / "epoch.json").read_text()) == {"entries": [entry, mark]}
+    assert load(new) == (EpochEntry("a", 7, START), EpochEntry("restore", 0, START, is_restored=True))
     for file in new.iterdir():
         assert stat.S_IMODE(file.stat().st_mode) & 0o077 == 0
 

@@ -10,7 +10,7 @@ import pytest
 
 from bot.services.instances.unknown_outcome import SENT_BEFORE
 from bot.services.runtime import ends_copy
-from bot.services.runtime.epoch import NAME, load, note_restored
+from bot.services.runtime.epoch import NAME, load, restored_content
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.states import InstanceState, NotificationKind
 from tests.services.recovery.restoring import Copies, Service, lose_records, restarted
@@ -106,11 +106,12 @@ async def test_a_restore_that_puts_a_whole_copy_in_place_asks_operators_first(ru
     w = running.w
     await w.approved(candidates=("runpod",))
     copy = await copies.take(*running.databases)
-    shutil.copy(running.folder / NAME, running.folder / "epoch.copy")
+    archived = running.folder / "archived"
+    archived.mkdir()
+    shutil.copy(running.folder / NAME, archived / NAME)
     await running.run(45)
     lose_records(running.folder)
-    shutil.copy(running.folder / "epoch.copy", running.folder / NAME)
-    note_restored(running.folder, w.clock.now())
+    (running.folder / NAME).write_bytes(restored_content(running.folder, archived, w.clock.now()))
     async with restarted(running, copy) as later:
         assert (await later.differences())[0].startswith("The ledger was restored from a copy of 09:0")
         assert (await later.accept()).ok

@@ -13,7 +13,7 @@ import pytest
 
 from bot.rules.instances.ledger_age import EpochEntry, NamedEvent
 from bot.services.runtime import epoch as epoch_module
-from bot.services.runtime.epoch import LOCK, NAME, Epoch, load, note_restored
+from bot.services.runtime.epoch import LOCK, NAME, Epoch, load, restored_content
 from bot.services.runtime.event_content import named_event
 from ledger.core import record
 from ledger.engine.db import Database
@@ -102,7 +102,7 @@ def test_replicas_of_one_folder_keep_their_entries(tmp_path: Path) -> None:
 
 
 def test_what_was_accepted_counts_no_more(tmp_path: Path) -> None:
-    note_restored(tmp_path, START)
+    (tmp_path / NAME).write_bytes(restored_content(tmp_path, tmp_path / "archive", START))
     epoch = Epoch((tmp_path,), "one")
     epoch.note(5, EVENT, START + SECOND)
     assert [entry.is_restored for entry in epoch.entries()] == [True, False]
