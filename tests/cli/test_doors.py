@@ -48,6 +48,8 @@ HERE_ONLY = {
     "completion": "is for this machine's shell",
     "practice": "serves the practice workspace",
     "docs": "writes this repository's pages",
+    "backup": "writes a file of this machine, also while nothing is served",
+    "restore": "replaces the ledger while nothing is served",
 }
 
 
