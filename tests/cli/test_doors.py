@@ -51,8 +51,6 @@ HERE_ONLY = {
     "backup": "writes a file of this machine, also while nothing is served",
     "restore": "replaces the ledger while nothing is served",
 }
-
-
 #: What only programs read.
 STREAMS = {"GET /api/v1/events"}
 
