@@ -15,11 +15,12 @@ from starlette.types import ASGIApp
 from bot.clock import SystemClock
 from bot.end_watch import EndWatch
 from bot.main import slack_settings
+from bot.rules.values.labels import DEPLOYMENT_FILE, KEY_FILE
 from bot.services.runtime import ends_copy
 from bot.services.runtime.context import Context
 from bot.services.runtime.ends_copy import NAME, EndsCopy
 from bot.settings import Settings
-from bot.settings.identity import DEPLOYMENT_FILE, KEY_FILE, IdentityError
+from bot.settings.identity import IdentityError
 from bot.startup import NotNow, prepared, prepared_in_time
 from bot.wiring import build_labels, close
 from ledger.engine.db import Database

@@ -12,11 +12,9 @@ import secrets
 import stat
 from pathlib import Path
 
-from bot.rules.values.labels import DEPLOYMENT_LENGTH, LabelKey
+from bot.rules.values.labels import DEPLOYMENT_FILE, DEPLOYMENT_LENGTH, KEY_FILE, LabelKey
 from ledger.kernel.ids import BASE32
 
-KEY_FILE = "label.key"
-DEPLOYMENT_FILE = "deployment.id"
 KEY_BYTES = 32
 LOOSE = stat.S_IRWXG | stat.S_IRWXO
 

@@ -28,7 +28,7 @@ ASIDE = "before_restore_"
 LOCK_TIMEOUT = "10s"
 #: Rows of a dump that are read at a time.
 BATCH = 2_000
-#: Refuses to go on while somebody else is connected, also somebody who came since this was last asked.
+#: Refuses to continue while somebody else is connected, also somebody who came since this was last asked.
 ALONE = """
 DO $alone$ BEGIN
   IF EXISTS (
@@ -105,7 +105,7 @@ def client(name: str, least: int) -> str:
 
 
 def dump_ledger(url: URL, dump: Path, major: int) -> None:
-    """Write one consistent state of the ledger into a file, while others go on writing. Raises `ClientProblem`."""
+    """Write one consistent state of the ledger into a file, while others keep writing. Raises `ClientProblem`."""
     command = [client("pg_dump", major), "--format=custom", "--no-owner", "--no-privileges", "--no-password"]
     with _complaints() as complaints:
         code = subprocess.run(  # noqa: S603 # Found by its name.

@@ -23,7 +23,7 @@ class NotALedger(RuntimeError):
 
 
 def copy_ledger(ledger: Path, copy: Path) -> None:
-    """Write the ledger's state of this moment into a new file, while others go on writing.
+    """Write the ledger's state of this moment into a new file, while others keep writing.
 
     The copy reads one snapshot of the write-ahead log. Without it every write of a service would begin the copy anew.
     """

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from bot.rules.values.labels import DEPLOYMENT_FILE, KEY_FILE
 from bot.settings import identity, private_directory
-from bot.settings.identity import DEPLOYMENT_FILE, KEY_FILE, IdentityError
+from bot.settings.identity import IdentityError
 
 
 def test_the_identity_is_made_once_and_private(tmp_path: Path) -> None:

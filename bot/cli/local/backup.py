@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from enum import StrEnum
 from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Any
@@ -24,6 +25,18 @@ from bot.services.backups.restore import CheckedArchive, check
 from bot.services.backups.restore import restore as put_back
 from bot.settings import Settings, private_directory, refuse_loose, stored_identity
 from ledger.engine.postgres_copy import ClientProblem
+
+
+class KeyUse(StrEnum):
+    """What a passphrase is needed for."""
+
+    #: It encrypts the key of a new archive.
+    ENCRYPT = "encrypt"
+    #: It opens the key of an archive that is restored.
+    OPEN = "open"
+    #: It opens the key of an archive that is checked, where one is given.
+    TRY = "try"
+
 
 Passphrase = Annotated[
     Path | None, typer.Option("--passphrase-file", help="A file with the passphrase of the label key, mode 0600.")
@@ -50,15 +63,17 @@ def backup(
     place = settings()
     with _worded():
         if archive is not None:
-            _check(archive, _passphrase(place, passphrase_file, "" if without_key else "maybe"), as_json=as_json)
+            passphrase = None if without_key else _passphrase(place, passphrase_file, KeyUse.TRY)
+            _check(archive, passphrase, as_json=as_json)
         elif folder is not None:
-            passphrase = None if without_key else _passphrase(place, passphrase_file, "new")
-            made = asyncio.run(
+            passphrase = None if without_key else _passphrase(place, passphrase_file, KeyUse.ENCRYPT)
+            written = asyncio.run(
                 back_up(_installation(place), folder, passphrase, SystemClock().now(), metadata.version("gpu-shopper"))
             )
-            _show(made.manifest, f"{made.path} is written: {_contents(made.manifest)}.", made.path, as_json=as_json)
-            if made.broken:
-                fail(f"restore will refuse it, because the ledger's journal was changed: {made.broken[0]}.")
+            sentence = f"{written.path} is written: {_contents(written.manifest)}."
+            _show(written.manifest, sentence, written.path, as_json=as_json)
+            if written.broken:
+                fail(f"restore will refuse it, because the ledger's journal was changed: {written.broken[0]}.")
 
 
 def restore(
@@ -77,7 +92,7 @@ def restore(
     place = settings()
     with _worded():
         private_directory(place.identity_dir)
-        passphrase = None if without_key else _passphrase(place, passphrase_file, "old")
+        passphrase = None if without_key else _passphrase(place, passphrase_file, KeyUse.OPEN)
         restored = asyncio.run(
             put_back(_installation(place), archive, passphrase, SystemClock().now(), without_key=without_key)
         )
@@ -130,23 +145,23 @@ def _installation(place: Settings) -> Installation:
     return Installation(place.database, place.sqlite_file, place.identity_dir, place.policy, deployment, key_hex)
 
 
-def _passphrase(place: Settings, file: Path | None, use: str) -> str | None:
+def _passphrase(place: Settings, file: Path | None, use: KeyUse) -> str | None:
     """Return the passphrase: from the file, the setting, or a person at the terminal; None where there is none.
 
-    A `new` one is required, typed twice and long enough. One that `maybe` opens a key is not asked for.
+    One that encrypts is required, typed twice and long enough. One that is only tried is not asked for.
     """
     if file is not None:
         refuse_loose(file)
         passphrase = file.read_text(encoding="utf-8").strip()
     elif place.backup_passphrase is not None:
         passphrase = place.backup_passphrase.get_secret_value()
-    elif use != "maybe" and at_terminal():
+    elif use is not KeyUse.TRY and at_terminal():
         passphrase = prompt("Passphrase of the label key", hidden=True)
-        if use == "new" and prompt("The same again", hidden=True) != passphrase:
+        if use is KeyUse.ENCRYPT and prompt("The same again", hidden=True) != passphrase:
             fail("The two passphrases differ.", 2)
     else:
         passphrase = ""
-    if use == "new" and len(passphrase) < key_box.SHORTEST:
+    if use is KeyUse.ENCRYPT and len(passphrase) < key_box.SHORTEST:
         fail(
             f"The label key needs a passphrase of at least {key_box.SHORTEST} characters: --passphrase-file FILE, or "
             "GPU_SHOPPER_BACKUP_PASSPHRASE. Or add --without-key.",

@@ -13,8 +13,8 @@ HOLD = timedelta(seconds=30)
 
 #: What every reply says while nobody has accepted an older ledger.
 OLDER = (
-    "Recovery mode is on: the ledger is older than its records. Until then nothing is bought, and only people and "
-    f"approved ends end a session. An operator checks it: {cli_command('recover')}, then "
+    "Recovery mode is on, because the ledger is older than its records. Nothing is bought, and only people and "
+    f"approved ends end a session. An operator checks the ledger with {cli_command('recover')}, and accepts it with "
     f"{cli_command('recover --accept')}."
 )
 

@@ -19,6 +19,8 @@ DEPLOYMENT_LENGTH, COUNTER_LENGTH, MAC_LENGTH = 4, 2, 10
 LABEL_LENGTH = DEPLOYMENT_LENGTH + ID_LENGTH + COUNTER_LENGTH + MAC_LENGTH + 3
 MAX_COUNTER = 32**COUNTER_LENGTH - 1
 SHORTEST_KEY = 16
+#: Files of the data folder with the identity of a deployment: its label key and its name.
+KEY_FILE, DEPLOYMENT_FILE = "label.key", "deployment.id"
 
 _PARTS = "-".join(f"([{BASE32}]{{{n}}})" for n in (DEPLOYMENT_LENGTH, ID_LENGTH, COUNTER_LENGTH, MAC_LENGTH))
 _LABEL = re.compile(rf"(?:^|-){_PARTS}\Z")

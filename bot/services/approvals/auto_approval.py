@@ -66,7 +66,7 @@ async def judge(
     restored = await restored_at(tx)
     if restored is not None and request.created_at < restored:
         # It may have been approved, bought and ended in the part of the ledger that is lost.
-        return deny(ReplyCode.TIERED, "The ledger was restored since it was made, so a person must approve this.")
+        return deny(ReplyCode.TIERED, "The ledger was restored after this request, so a person must approve it.")
     await lock_family(tx, Request, request.id)
     await lock_auto_approval(tx)
     judged = auto_approval(

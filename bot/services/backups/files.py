@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from bot.rules.values.labels import DEPLOYMENT_FILE, KEY_FILE
 from bot.services.backups import archive
 from bot.services.backups.archive import BackupManifest
-from bot.services.backups.installation import DEPLOYMENT_FILE, KEY_FILE, RECORDS, Installation
+from bot.services.backups.installation import RECORDS, Installation
 from bot.services.runtime import ends_copy
 from bot.services.runtime.epoch import restored_content
 

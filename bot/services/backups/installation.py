@@ -9,14 +9,12 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from bot.services.backups.archive import ENDS, EPOCH
-from bot.services.runtime import ends_copy
+from bot.services.runtime import ends_copy, epoch
 from ledger.engine.db import Database
 from ledger.engine.postgres_copy import ServerState, server_state
 
-#: The identity of a deployment, in its data folder.
-KEY_FILE, DEPLOYMENT_FILE = "label.key", "deployment.id"
 #: Files of the data folder that are records of what the ledger knew last → how a backup names them.
-RECORDS: Mapping[str, str] = MappingProxyType({ENDS: ends_copy.NAME, EPOCH: "epoch.json"})
+RECORDS: Mapping[str, str] = MappingProxyType({ENDS: ends_copy.NAME, EPOCH: epoch.NAME})
 
 
 class BackupRefused(RuntimeError):

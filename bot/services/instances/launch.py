@@ -193,7 +193,8 @@ async def _commit_to_send(
 ) -> _Committed | None:
     """Move the row from READY to SENDING before the call, so that only one sender can ever send it.
 
-    None when nothing may be sent. Then a ledger restored from a copy shows that it lacks this: the epoch has it.
+    None when nothing may be sent. The epoch names this commit, so that a ledger restored from a copy shows that it
+    lacks it.
     """
     now = ctx.clock.now()
     leased_until = now + create_lease(ctx, able)

@@ -116,8 +116,11 @@ def _accepted(voided: _Voided, *, keeps_approvals: bool) -> str:
         return "The ledger is accepted. Earlier approvals stay in force, and GPU Shopper buys again."
     launches = "1 approved launch was" if voided.launches == 1 else f"{voided.launches} approved launches were"
     in_advance = f"{plural(voided.advances, 'approval')} in advance {'is' if voided.advances == 1 else 'are'} void"
-    missing = f" No replacement is launched for {plural(voided.missing, 'missing machine')}." if voided.missing else ""
+    unseen = plural(voided.missing, "session")
+    missing = f" {unseen} whose machine wasn't listed can't be replaced automatically." if voided.missing else ""
+    if not voided.launches and not voided.advances:
+        return f"The ledger is accepted, and GPU Shopper buys again. No earlier approval was waiting.{missing}"
     return (
         f"The ledger is accepted, and GPU Shopper buys again. {launches} cancelled, and {in_advance}. "
-        f"Their people can request again.{missing}"
+        f"Their owners can request again.{missing}"
     )

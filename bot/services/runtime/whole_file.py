@@ -6,6 +6,8 @@ import os
 import tempfile
 from pathlib import Path
 
+from ledger.engine.sqlite_copy import flush_folder
+
 
 def replace_file(path: Path, content: bytes) -> None:
     """Write the content to disk beside the file, then put it in the file's place. Raises `OSError`."""
@@ -21,13 +23,4 @@ def replace_file(path: Path, content: bytes) -> None:
         if temporary:
             Path(temporary).unlink(missing_ok=True)
         raise
-    _flush_folder(path.parent)
-
-
-def _flush_folder(folder: Path) -> None:
-    """Flush the new name as well: after a power cut the folder could still name the old content."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    flush_folder(path.parent)  # After a power cut the folder could still name the old content.

@@ -193,10 +193,10 @@ async def test_a_machine_that_fails_is_told_at_once_and_waits_until_its_approved
         cause(s)
         await s.to(s.now + SECOND)
         if slack is not Slack.DOWN:
-            (told,) = s.heard[reached(slack)]
-            assert why in told.text
-            assert "The machine stays until" in told.text
-            assert told.buttons == ("Wait", "Give up")
+            (message,) = s.heard[reached(slack)]
+            assert why in message.text
+            assert "The machine stays until" in message.text
+            assert message.buttons == ("Wait", "Give up")
         await its_approved_end(s, slack)
 
 
@@ -212,9 +212,9 @@ async def test_a_machine_that_fails_ends_after_ten_minutes_where_waiting_may_cos
         await s.to(s.now + SECOND)
         since = s.now
         if slack is not Slack.DOWN:
-            (told,) = s.heard[reached(slack)]
-            assert why in told.text
-            assert "If it is not back by" in told.text
+            (message,) = s.heard[reached(slack)]
+            assert why in message.text
+            assert "If it is not back by" in message.text
         await s.to(since + GRACE - SECOND)
         assert s.rented().alive
         await s.to(since + GRACE)

@@ -1,4 +1,4 @@
-"""Guards of work, people and starts: what runs goes on, copies bring nobody back, starts end what must end."""
+"""Guards of work, people and starts: what runs keeps running, copies bring nobody back, starts end what must end."""
 
 from __future__ import annotations
 

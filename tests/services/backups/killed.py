@@ -1,7 +1,7 @@
 """Run a backup or a restore in processes of their own, each of which is killed a step later than the one before.
 
 Started as a program with one JSON argument. A step is a change in a folder, a connection or a program that starts; of
-`every_s` also a span of time. After each process it prints one line, and it goes on when it reads one.
+`every_s` also a span of time. After each process it prints one line, and continues when it reads one.
 """
 
 from __future__ import annotations

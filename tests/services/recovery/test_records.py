@@ -132,7 +132,7 @@ async def test_a_ledger_that_goes_back_under_a_running_process_is_noticed_in_the
     await running.run(120, 15)
     creates = len(w.engine.creates)
     async with restarted(running, copy) as later:
-        # The same process goes on: its epoch is the one that wrote all that.
+        # The same process continues: its epoch is the one that wrote all that.
         later.w.ctx.epoch = later.dog.ctx.epoch = running.dog.ctx.epoch
         await later.dog.look()
         await later.dog.probe()

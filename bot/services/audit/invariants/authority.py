@@ -75,7 +75,7 @@ def _check(rows: _Rows, part: RunPurchase) -> Iterator[Violation]:
     if limits is None:
         return
     tiers = _tiers(limits, part)
-    if tiers and not any(_number([one for one in votes if _may(one, row)]) >= row["approvals"] for row in tiers):
+    if tiers and not any(_number([vote for vote in votes if _may(vote, tier)]) >= tier["approvals"] for tier in tiers):
         text = f"with it its run is in tier {tiers[-1]['name']}, and {_number(votes)} approved it"
         yield Violation(TIERS, part.grant.id, f"{text}, or somebody outside its group did")
     is_volume = rows.requests[part.session.request_id].job.makes_volume
@@ -128,11 +128,11 @@ def _override(rows: _Rows, part: RunPurchase, votes: list[Approval]) -> Iterator
     owner, hours = _key(_owner_at(rows, part)), part.total.hours
     if part.grant.kind == GrantKind.CREATE:
         overrides = [
-            one
-            for one in rows.overrides[part.approval.request_id]
-            if one.job.hours + one.job.already_hours + _ROUNDING_H >= hours
+            override
+            for override in rows.overrides[part.approval.request_id]
+            if override.job.hours + override.job.already_hours + _ROUNDING_H >= hours
         ]
-        votes = [vote for one in overrides for vote in _votes(rows, part, one.id, None)]
+        votes = [vote for override in overrides for vote in _votes(rows, part, override.id, None)]
     if not any(_key(vote.approver) != owner for vote in votes):
         limit = (part.approval.policy_limits or {}).get("max_hours")
         text = f"its run may take {hours:.2f} hours with it, above {limit}, and nobody but its owner approved that"
@@ -142,8 +142,8 @@ def _override(rows: _Rows, part: RunPurchase, votes: list[Approval]) -> Iterator
 def _owner_at(rows: _Rows, part: RunPurchase) -> str:
     """Return whose the session was at the time of a grant: the first to transfer it since, or its owner."""
     since = [
-        (one.closed_at, one.from_owner)
-        for one in rows.transfers[part.session.id]
-        if one.closed_at is not None and one.closed_at >= part.grant.created_at
+        (transfer.closed_at, transfer.from_owner)
+        for transfer in rows.transfers[part.session.id]
+        if transfer.closed_at is not None and transfer.closed_at >= part.grant.created_at
     ]
     return min(since)[1] if since else part.session.owner

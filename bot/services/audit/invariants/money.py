@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
 
@@ -57,7 +57,7 @@ def _reservations(books: Books) -> Iterator[Violation]:
 
 def _budgets(books: Books, bill_steps_s: Mapping[str, int]) -> Iterator[Violation]:
     """Check that a session cost no more than was approved for it, apart from the time that its end took."""
-    approvals = {row.id: row for row in books.approvals}
+    approvals, own_ends = {row.id: row for row in books.approvals}, _own_ends(books)
     spent: defaultdict[str, Decimal] = defaultdict(Decimal)
     for entry in books.entries:
         # What a cloud charged beyond its own price was not approved by anybody, so it is not counted.
@@ -71,7 +71,7 @@ def _budgets(books: Books, bill_steps_s: Mapping[str, int]) -> Iterator[Violatio
         mine = [g for g in books.grants if session.id == g.session_id or session.request_id == g.request_id]
         covers = {grant.approval_id for grant in mine}
         cap = sum((approvals[a].total_cap_usd or Decimal(0) for a in covers if a in approvals), Decimal(0))
-        allowed = cap + _late_usd(books, session, bill_steps_s)
+        allowed = cap + _late_usd(books, session, own_ends[session.id], bill_steps_s)
         if spent[session.id] > allowed:
             text = f"${spent[session.id]} was used, ${allowed} was approved"
             yield Violation("budgets never overshoot", session.id, text)
@@ -82,14 +82,14 @@ def _signed(entry: LedgerEntry) -> Decimal:
     return -entry.amount_usd if entry.debit.startswith("payable:") else entry.amount_usd
 
 
-def _late_usd(books: Books, session: Session, bill_steps_s: Mapping[str, int]) -> Decimal:
+def _late_usd(books: Books, session: Session, own_ends: Sequence[datetime], bill_steps_s: Mapping[str, int]) -> Decimal:
     """Return the cost after the approved end, while the termination was under way.
 
-    A checkpoint hold does not count as late: it was reserved.
+    A checkpoint hold does not count as late: it was reserved. `own_ends` are those of `_own_ends`.
     """
     if session.deadline is None:
         return Decimal(0)
-    late, own_ends = Decimal(0), _own_ends(books, session.id)
+    late = Decimal(0)
     for row in books.instances:
         if row.session_id != session.id:
             continue
@@ -105,11 +105,13 @@ def _late_usd(books: Books, session: Session, bill_steps_s: Mapping[str, int]) -
     return late
 
 
-def _own_ends(books: Books, session_id: str) -> list[datetime]:
-    """Return the ends that the ledger itself knew of a session whose later end came from a record."""
-    kind = EventKind.SESSION_END_RECORDED
-    taken = [event for event in books.events if event.kind == kind and event.subject == session_id]
-    return [datetime.fromisoformat(event.data["before"]) for event in taken]
+def _own_ends(books: Books) -> defaultdict[str, list[datetime]]:
+    """Return the ends that the ledger itself knew, by session, where a later end came from a record."""
+    ends: defaultdict[str, list[datetime]] = defaultdict(list)
+    for event in books.events:
+        if event.kind == EventKind.SESSION_END_RECORDED:
+            ends[event.subject].append(datetime.fromisoformat(event.data["before"]))
+    return ends
 
 
 def _booked_until(books: Books, row: Instance, *, is_late: bool) -> datetime | None:
