@@ -11,6 +11,7 @@ import logging
 import secrets
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -61,6 +62,8 @@ class EndWatch:
     _thread: threading.Thread | None = None
     #: Monotonic time of the last heartbeat that the monitor took.
     _beat_at_s: float | None = None
+    #: Set when the thread must end.
+    _ended: threading.Event = field(default_factory=threading.Event)
     #: Set when the first write was tried.
     _looked: threading.Event = field(default_factory=threading.Event)
 
@@ -96,8 +99,9 @@ class EndWatch:
 
     def start(self) -> None:
         """Start the thread, unless it runs."""
-        if self._thread is not None:
+        if self._thread is not None and self._thread.is_alive():
             return
+        self._ended.clear()
         self._thread = threading.Thread(target=self._run, name="end-watchdog", daemon=True)
         self._thread.start()
 
@@ -107,13 +111,16 @@ class EndWatch:
 
     async def stop(self) -> None:
         """Stop the thread; what is under way there is left after a few seconds."""
-        if self._loop is not None and self._stopping is not None and self._thread is not None:
-            self._loop.call_soon_threadsafe(self._stopping.set)
+        self._ended.set()
+        if self._loop is not None and self._stopping is not None:
+            with suppress(RuntimeError):  # The loop was closed: the thread is between two tries.
+                self._loop.call_soon_threadsafe(self._stopping.set)
+        if self._thread is not None:
             await asyncio.to_thread(self._thread.join, STOP_S)
 
     def page(self, subject: str, text: str) -> None:
         """Page the operators through Slack's Web API, without the outbox."""
-        if self._loop is not None and self._dog is not None:
+        if self._loop is not None and self._dog is not None and not self._loop.is_closed():
             asyncio.run_coroutine_threadsafe(self._dog.page(subject, text), self._loop)
 
     def refuse(self, why: str) -> None:
@@ -131,15 +138,19 @@ class EndWatch:
     # ── in the thread ────────────────────────────────────────────────────────────────────────────
 
     def _run(self) -> None:
-        try:
-            asyncio.run(self._main())
-        except Exception:
-            log.exception("the end watchdog stopped")
-        finally:
+        """Run until the stop. What fails is tried again: the cause may be the one that this thread must survive."""
+        while not self._ended.is_set():
+            try:
+                asyncio.run(self._main())
+            except Exception:
+                log.exception("the end watchdog failed; it begins again")
             self._looked.set()
+            self._ended.wait(EVERY_S)
 
     async def _main(self) -> None:
         self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
+        if self._ended.is_set():
+            return  # It was stopped before there was a loop to tell.
         ctx = build_ends_context(self.settings, self.clock, self._policy_file(), LocalPacer(self.clock))
         ctx = replace(ctx, epoch=self.epoch)
         web = Web(self.slack)

@@ -13,9 +13,9 @@ from starlette.types import ASGIApp
 
 from bot.api.health import ends_only
 from bot.end_watch import EndWatch
+from bot.label_key import LabelKeyMissing, require_label_key
 from bot.services.recovery.detection import check_at_start
 from bot.services.runtime.context import Context
-from bot.services.runtime.ends_copy import NAME
 from bot.services.sessions.end_watchdog import FORGOTTEN
 from bot.settings import (
     ENV_FILE,
@@ -24,8 +24,8 @@ from bot.settings import (
     Settings,
     private_directory,
     refuse_loose,
-    stored_identity,
 )
+from bot.settings.identity import IdentityError
 from bot.wiring import build_context, build_labels, close
 from ledger.engine.db import DatabaseUrlError
 from ledger.kernel.clock import Clock
@@ -69,7 +69,7 @@ async def prepared(settings: Settings, clock: Clock, watch: EndWatch, *, migrate
 
     Raises `NotNow`, whose own cause is the `SchemaError`, `ValueError` or other error that stopped it.
     """
-    ctx = replace(_built(settings, clock), epoch=watch.epoch)
+    ctx = replace(await _built(settings, clock), epoch=watch.epoch)
     cause = "the ledger cannot be reached"
     try:
         async with asyncio.timeout(REPLY_S):
@@ -90,7 +90,7 @@ async def prepared(settings: Settings, clock: Clock, watch: EndWatch, *, migrate
     return ctx
 
 
-def _built(settings: Settings, clock: Clock) -> Context:
+async def _built(settings: Settings, clock: Clock) -> Context:
     """Build the context. Raises `NotNow` for what somebody may mend while this process runs."""
     try:
         refuse_loose_modes(settings)
@@ -98,32 +98,33 @@ def _built(settings: Settings, clock: Clock) -> Context:
         raise NotNow("others can reach its files", str(error)) from error
     except OSError as error:
         raise NotNow("its files cannot be read", str(error)) from error
-    _require_label_key(settings)
+    await _require_label_key(settings)
     try:
         return build_context(settings, clock)
     except PolicyNotGuarded as error:
         raise NotNow("others can change the policy file") from error
     except PolicyFileError as error:
         raise NotNow("the policy file is broken") from error
-    except OSError as error:
-        raise NotNow("the ledger's file cannot be made") from error
     except DatabaseUrlError:
         raise  # The settings are read once, so this process can't wait for another one.
     except ValueError as error:
         raise NotNow("its settings cannot be used", str(error)) from error
 
 
-def _require_label_key(settings: Settings) -> None:
-    """Raise `NotNow` where the label key can't be read, or is gone: only the first process of a deployment makes one.
-
-    With a new key in the place of a lost one every instance would count as forged.
-    """
-    given = settings.label_key.get_secret_value() if settings.label_key else None
+async def _require_label_key(settings: Settings) -> None:
+    """Raise `NotNow` where the label key can't be read or is gone. Only a deployment's first process makes one."""
     try:
-        identity = stored_identity(settings.identity_dir, given, settings.deployment)
-        if None in identity and (settings.identity_dir / NAME).exists():
-            advice = f"Put label.key and deployment.id back into {settings.identity_dir}, from a backup."
-            raise NotNow("the label key is missing", advice)
+        async with asyncio.timeout(REPLY_S):
+            await require_label_key(settings)
+    except LabelKeyMissing as error:
+        raise NotNow("the label key is missing", error.advice) from error
+    except DatabaseUrlError:
+        raise
+    except IdentityError as error:
+        raise NotNow("the label key cannot be used", str(error)) from error
+    except Exception as error:
+        raise NotNow("the ledger cannot be reached") from error
+    try:
         build_labels(settings)  # Made before two threads read it.
     except (ValueError, OSError) as error:
         raise NotNow("the label key cannot be used", str(error)) from error

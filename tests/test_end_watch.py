@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
+from pydantic import SecretStr
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
@@ -59,3 +61,27 @@ async def test_a_heartbeat_is_sent_only_while_the_jobs_and_the_ends_are_well(tmp
             assert beats == ["/beat"]
         finally:
             await watch.stop()
+
+
+async def test_a_thread_that_fails_begins_again_and_one_that_ended_can_be_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bot.end_watch.EVERY_S", 0.01)
+    async with surroundings(tmp_path) as around, asyncio.timeout(30):
+        good = around.settings()
+        db = Database(good.database)
+        await upgrade(db)
+        await db.close()
+        bad = good.model_copy(update={"database_url": SecretStr("no-database://")})
+        watch = EndWatch(bad, SystemClock(), slack_settings(good))
+        watch.start()
+        await watch.first_look()
+        assert watch.problem == "not tried yet"
+        watch.page("start", "Nobody can say this yet.")
+        await watch.stop()
+        watch.start()
+        watch.settings = good
+        while not watch.healthy:  # noqa: ASYNC110 # The thread tells nobody.
+            await asyncio.sleep(0.01)
+        await watch.stop()
+        await watch.stop()

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from pydantic import SecretStr
 from sqlalchemy import text
 from starlette.types import ASGIApp
 
@@ -19,12 +20,13 @@ from bot.rules.values.labels import DEPLOYMENT_FILE, KEY_FILE
 from bot.services.runtime import ends_copy
 from bot.services.runtime.context import Context
 from bot.services.runtime.ends_copy import NAME, EndsCopy
-from bot.settings import Settings
+from bot.settings import Settings, stored_identity
 from bot.settings.identity import IdentityError
 from bot.startup import NotNow, prepared, prepared_in_time
 from bot.wiring import build_labels, close
 from ledger.engine.db import Database
 from migrations.run import SchemaError, newest, upgrade
+from tests.support import rows
 from tests.support.serving import serving
 from tests.test_main import surroundings
 
@@ -138,6 +140,53 @@ async def test_a_start_that_cannot_serve_says_why(
     assert await start(settings) == cause
     there = {path.name for path in settings.identity_dir.iterdir()}
     assert there <= set(before), "a start that can't serve makes no new key"
+
+
+async def test_a_new_data_folder_beside_a_ledger_with_instances_makes_no_second_key(settings: Settings) -> None:
+    """Another host, or an emptied volume: the ledger is the old one."""
+    db = Database(settings.database)
+    async with db.write() as tx:
+        await rows.instance(tx)
+    await db.close()
+    for name in (KEY_FILE, DEPLOYMENT_FILE, NAME):
+        (settings.identity_dir / name).unlink()
+    watch = EndWatch(settings, SystemClock(), slack_settings(settings))
+    preparing = prepared_in_time(
+        lambda: prepared(settings, watch.clock, watch, migrate=True), watch, serving_nothing, asyncio.Event()
+    )
+    with pytest.raises(IdentityError, match=r"Put label\.key and deployment\.id back into"):
+        await preparing
+    assert stored_identity(settings.identity_dir, None, None) == (None, None)
+    given = settings.model_copy(update={"label_key": SecretStr("ab" * 32), "deployment": "tst1"})
+    assert await start(given) == ""
+
+
+async def test_a_first_start_makes_its_key(settings: Settings) -> None:
+    for name in (KEY_FILE, DEPLOYMENT_FILE, NAME):
+        (settings.identity_dir / name).unlink()
+    ledger_of(settings).unlink()
+    assert await start(settings) == ""
+    assert None not in stored_identity(settings.identity_dir, None, None)
+
+
+async def test_ends_come_while_the_file_of_the_ledger_can_not_be_made(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bot.startup.AGAIN_S", 0.05)
+    monkeypatch.setattr("bot.end_watch.EVERY_S", 0.05)
+    file = ledger_of(settings)
+    away = file.rename(file.with_name("away.db"))
+    for beside in ("-wal", "-shm"):
+        file.with_name(f"{file.name}{beside}").unlink(missing_ok=True)
+    file.symlink_to("/no/such/folder/ledger.db")
+    async with in_time(settings) as (watch, task, urls), asyncio.timeout(20):
+        while not (urls and watch.healthy):  # noqa: ASYNC110 # The thread tells nobody.
+            await asyncio.sleep(0.01)
+        assert not watch.writable
+        away.replace(file)
+        assert await asyncio.shield(task) is not None
+        while not watch.writable:  # noqa: ASYNC110 # As above.
+            await asyncio.sleep(0.01)
 
 
 async def test_an_older_schema_waits_where_the_start_must_not_upgrade_it(settings: Settings) -> None:

@@ -103,7 +103,6 @@ class Database:
         self._writing: set[asyncio.Task[Any] | None] = set()
         self._shared: SharedWriter | None = None
         if self.dialect == "sqlite":
-            _create_private(parsed.database)
             self._writer = _sqlite_engine(url, connect, size=1, begin=BEGIN_WRITE)
             self._reader = _sqlite_engine(
                 url, connect, size=READERS, begin="BEGIN", pragmas=(*PRAGMAS, "PRAGMA query_only=ON")
@@ -171,9 +170,9 @@ class Database:
             await self._reader.dispose()  # On PostgreSQL both are one pool.
 
 
-def _create_private(path: str | None) -> None:
+def _create_private(path: str) -> None:
     """Create the file with mode 0600 first: SQLite copies the mode to its -wal and -shm files."""
-    if path and path != ":memory:" and not Path(path).exists():
+    if not Path(path).exists():
         Path(path).parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
 
@@ -191,6 +190,7 @@ def _sqlite_engine(
     path = str(make_url(url).database)
 
     def opened(*_: Any, **__: Any) -> Connection:
+        _create_private(path)  # At first use, so that a disk that takes no file stops the use alone.
         return connect(path, busy_timeout_ms=BUSY_TIMEOUT_MS)
 
     engine = create_async_engine(

@@ -11,7 +11,7 @@ import shutil
 import sqlite3
 import subprocess
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import IO, NamedTuple
@@ -131,11 +131,11 @@ def read_journal(dump: Path, copy: Path, major: int) -> None:
         target.commit()
 
 
-def put_in_place(url: URL, dump: Path, aside: str | None, major: int) -> None:
+def put_in_place(url: URL, dump: Path, aside: str | None, major: int, begin: Callable[[], None] = lambda: None) -> None:
     """Put a dump in the place of the ledger, in one transaction; what was there moves to the schema `aside`.
 
     Only this process writes the COMMIT, and only after the whole dump: when it is killed, psql reads the end of its
-    input and undoes everything. Raises `ClientProblem`.
+    input and undoes everything. `begin` is called right before the COMMIT. Raises `ClientProblem`.
     """
     command = [client("psql", major), "--no-psqlrc", "--quiet", "--no-password", "--set=ON_ERROR_STOP=1"]
     with _complaints() as complaints:
@@ -152,6 +152,8 @@ def put_in_place(url: URL, dump: Path, aside: str | None, major: int) -> None:
                 script.write(MOVE_ASIDE.format(aside=aside) if aside else "")
                 with _reading(dump, major, "--no-owner", "--no-privileges") as lines:
                     script.writelines(lines)
+                script.flush()  # psql may have stopped at an error, which shows here.
+                begin()
                 script.write("\nCOMMIT;\n")
         except BrokenPipeError:
             pass  # psql stopped at an error; what it says is raised below.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -47,11 +47,11 @@ def refuse_damaged(copy: Path) -> None:
         raise NotALedger(verdict)
 
 
-def put_in_place(copy: Path, ledger: Path, aside: Path) -> bool:
+def put_in_place(copy: Path, ledger: Path, aside: Path, begin: Callable[[], None] = lambda: None) -> bool:
     """Put a copy in the place of a ledger, which stays under the name `aside`. False where there was none.
 
-    At every moment the ledger's name is that of the whole old file or of the whole new one. Raises `LedgerInUse` while
-    another process has the ledger open.
+    At every moment the ledger's name is that of the whole old file or of the whole new one. `begin` is called right
+    before it changes. Raises `LedgerInUse` while another process has the ledger open.
     """
     _flushed(copy)
     had_ledger = ledger.exists()
@@ -59,9 +59,11 @@ def put_in_place(copy: Path, ledger: Path, aside: Path) -> bool:
         with _closed_to_others(ledger):
             os.link(ledger, aside)
             _leave_nothing_beside(ledger, aside)
+            begin()
             copy.replace(ledger)
     else:
         _leave_nothing_beside(ledger, aside)
+        begin()
         copy.replace(ledger)
     flush_folder(ledger.parent)
     return had_ledger

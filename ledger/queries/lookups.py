@@ -194,6 +194,11 @@ async def is_label_taken(tx: AsyncSession, label: str) -> bool:
     return bool(await tx.scalar(select(or_(row, orphan))))
 
 
+async def has_instances(tx: AsyncSession) -> bool:
+    """Whether the ledger has an instance row, open or closed."""
+    return bool(await tx.scalar(select(exists(select(Instance.id)))))
+
+
 async def open_instances_of_session(tx: AsyncSession, session_id: str) -> list[Instance]:
     """Return the session's instances that may exist at a cloud, or may still be sent."""
     return list(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from bot.rules.values.labels import DEPLOYMENT_FILE, KEY_FILE
@@ -13,6 +14,7 @@ from bot.services.backups.archive import BackupManifest
 from bot.services.backups.installation import RECORDS, Installation
 from bot.services.runtime import ends_copy
 from bot.services.runtime.epoch import restored_content
+from ledger.engine.sqlite_copy import flush_folder
 
 
 def put_files(place: Installation, manifest: BackupManifest, key_hex: str | None, folder: Path) -> tuple[str, ...]:
@@ -29,14 +31,27 @@ def put_files(place: Installation, manifest: BackupManifest, key_hex: str | None
     return _put_policy(place, folder / archive.POLICY) if archive.POLICY in manifest.members else ()
 
 
+@dataclass
+class Swap:
+    """Whether a restore has begun to put the new ledger in place; from then on it may be there whatever fails."""
+
+    may_have_happened: bool = False
+
+    def begin(self) -> None:
+        """Note that the next step changes the ledger."""
+        self.may_have_happened = True
+
+
 @contextmanager
-def put_back_on_failure(file: Path) -> Iterator[None]:
-    """Put a file back as it was when the block fails."""
-    content = file.read_bytes() if file.exists() else None
+def put_back_on_failure(file: Path) -> Iterator[Swap]:
+    """Put a file back as it was when the block fails before its swap; later the file belongs to the new ledger."""
+    content, swap = file.read_bytes() if file.exists() else None, Swap()
     try:
-        yield
+        yield swap
     except BaseException:
-        if content is not None:
+        if swap.may_have_happened:
+            pass
+        elif content is not None:
             put(file, content, file.parent)
         else:
             file.unlink(missing_ok=True)
@@ -53,6 +68,7 @@ def put(file: Path, content: bytes, owned_as: Path) -> None:
         os.fsync(out.fileno())
     own(draft, owned_as)
     draft.replace(file)
+    flush_folder(file.parent)
 
 
 def own(file: Path, folder: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -78,9 +78,10 @@ def _restore(
         if server is not None and server.state.connected:
             open_ones = plural(server.state.connected, "connection")
             raise BackupRefused(f"This ledger is in use: it has {open_ones}. Stop every replica, then restore.")
-        with files.put_back_on_failure(place.folder / RECORDS[archive.EPOCH]):
+        with files.put_back_on_failure(place.folder / RECORDS[archive.EPOCH]) as swap:
             notes = files.put_files(place, manifest, checked.key_hex, folder)
-            aside = _put_ledger(place, folder / manifest.ledger, manifest, server, f"{now:%Y%m%dT%H%M%SZ}")
+            begin = swap.begin
+            aside = _put_ledger(place, folder / manifest.ledger, manifest, server, f"{now:%Y%m%dT%H%M%SZ}", begin)
     return Restored(manifest, aside, notes)
 
 
@@ -160,17 +161,25 @@ def _alone(place: Installation) -> Iterator[None]:
 
 
 def _put_ledger(
-    place: Installation, copy: Path, manifest: BackupManifest, server: LedgerServer | None, stamp: str
+    place: Installation,
+    copy: Path,
+    manifest: BackupManifest,
+    server: LedgerServer | None,
+    stamp: str,
+    begin: Callable[[], None],
 ) -> str:
-    """Put the copy in the ledger's place; return where the replaced one is, "" where there was none."""
+    """Put the copy in the ledger's place; return where the replaced one is, "" where there was none.
+
+    `begin` is called right before the step after which the copy may be there.
+    """
     if server is not None:
         schema_aside = f"{ASIDE}{stamp}".lower() if server.state.has_tables else None
-        put_dump_in_place(server.url, copy, schema_aside, max(server.state.major, manifest.major))
+        put_dump_in_place(server.url, copy, schema_aside, max(server.state.major, manifest.major), begin)
         return f"the schema {schema_aside}" if schema_aside else ""
     ledger = place.ledger or copy
     files.own(copy, ledger.parent)
     aside = Path(f"{ledger}.before-restore-{stamp}")
     try:
-        return str(aside) if put_in_place(copy, ledger, aside) else ""
+        return str(aside) if put_in_place(copy, ledger, aside, begin) else ""
     except LedgerInUse as error:
         raise BackupRefused(f"Another program has {ledger} open. Stop it, then restore.") from error

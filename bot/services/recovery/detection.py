@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -76,7 +75,7 @@ async def check_at_start(ctx: Context, copy: EndsCopy, me: str) -> None:
         return
     ctx.epoch.confirm(entries)
     ctx.epoch.note(compared.events, compared.newest, now)
-    await asyncio.to_thread(ctx.epoch.save)
+    await ctx.epoch.write()
 
 
 async def _without_records(tx: Tx, me: str, now: datetime) -> LedgerAge | None:

@@ -12,14 +12,17 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
 from bot.rules.instances.ledger_age import EpochEntry, NamedEvent
+from bot.services.runtime.disk_calls import begun, within
 from bot.services.runtime.event_content import named_event
 from bot.services.runtime.whole_file import replace_file
 from ledger.core import Tx
@@ -29,8 +32,9 @@ NAME = "epoch.json"
 LOCK = ".epoch.lock"
 #: The name of the entry that says that a restore has put a copy in place.
 RESTORED = "restore"
-#: A write that takes longer has failed, and what waits for it does not happen now.
+#: A read or a write that takes longer has failed, and what waits for a write does not happen now.
 WRITE_S = 5.0
+NO_ANSWER = "the disk does not answer"
 #: Another process of this machine has the file for the time of one write.
 LOCK_S = 2.0
 LOCK_STEP_S = 0.02
@@ -80,6 +84,7 @@ class Epoch:
 
     Without folders nothing is written, and nothing waits. `before` are the entries of earlier processes and those that
     the ledger contradicts: they stay until the ledger was found to have all that they name, or operators accept it.
+    A folder that does not answer at first counts as a write that failed until it does. Then its entries count as well.
     """
 
     folders: Sequence[Path] = ()
@@ -90,6 +95,8 @@ class Epoch:
     _own: EpochEntry = field(init=False)
     #: Entries in the files that count no more, by replica and time.
     _dropped: set[tuple[str, datetime]] = field(default_factory=set)
+    #: Folders whose epoch has not been read yet.
+    _unread: set[Path] = field(default_factory=set)
     _state: threading.Lock = field(default_factory=threading.Lock)
     _file: threading.Lock = field(default_factory=threading.Lock)
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -99,8 +106,18 @@ class Epoch:
     def __post_init__(self) -> None:
         """Take over what earlier processes have written."""
         self._own = EpochEntry(self.replica, 0, _START)
-        entries = {entry for folder in self.folders for entry in load(folder)}
-        self.before = tuple(sorted((*self.before, *entries), key=lambda entry: (entry.at, entry.replica)))
+        self._unread = set(self.folders)
+        wait([begun(partial(self._take_over, folder)) for folder in self.folders], WRITE_S)
+        if self._unread:
+            self.problem = NO_ANSWER
+            log.warning("the epoch was not read: %s", self.problem)
+
+    def _take_over(self, folder: Path) -> None:
+        entries = load(folder)
+        with self._state:
+            merged = {*self.before, *entries}
+            self.before = tuple(sorted(merged, key=lambda entry: (entry.at, entry.replica)))
+            self._unread.discard(folder)
 
     def entries(self) -> tuple[EpochEntry, ...]:
         """Return what the ledger must have: what earlier processes have seen of it, and what this one has."""
@@ -156,21 +173,21 @@ class Epoch:
         async with self._turn:
             if self._written >= mine:
                 return True
-            return await self._write()
+            return await self.write()
 
     async def works(self) -> bool:
         """Whether the last write worked, or one works now."""
         if not self.problem:
             return True
         async with self._turn:
-            return await self._write()
+            return await self.write()
 
-    async def _write(self) -> bool:
+    async def write(self) -> bool:
+        """Write every file within a few seconds. False when one could not be written, or its disk does not answer."""
         try:
-            async with asyncio.timeout(WRITE_S):
-                return await asyncio.to_thread(self.save)
+            return await within(WRITE_S, self.save)
         except TimeoutError:
-            self.problem = "the disk does not answer"
+            self.problem = NO_ANSWER
             log.warning("the epoch was not written: %s", self.problem)
             return False
 
@@ -183,14 +200,19 @@ class Epoch:
         try:
             with self._state:
                 mine, added = (*self.before, self._own), self._added
+                unread = set(self._unread)
             for folder in self.folders:
-                self._save(folder, mine)
+                if folder not in unread:
+                    self._save(folder, mine)
         except OSError as error:
             self.problem = error.strerror or type(error).__name__
             log.warning("the epoch was not written: %s", self.problem)
             return False
         finally:
             self._file.release()
+        if unread:
+            self.problem = NO_ANSWER
+            return False
         self.problem, self._written = "", max(self._written, added)
         return True
 

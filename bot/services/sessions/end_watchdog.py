@@ -20,9 +20,12 @@ from bot.rules.instances.ledger_age import EpochEntry, with_latest_ends
 from bot.rules.instances.watchdog import Ability, EndOrder, due
 from bot.rules.values.phrases import plural
 from bot.services.recovery.detection import LedgerComparison, begin, compare
+from bot.services.runtime import epoch
 from bot.services.runtime.clock_guard import approved_now, waits_for_clouds
 from bot.services.runtime.context import Context
+from bot.services.runtime.disk_calls import DiskWriter
 from bot.services.runtime.ends_copy import EndsCopy, Sent, load, on_top_of, save
+from bot.services.sessions.copy_use import READ_S, AskOthers, CopyUse
 from bot.services.sessions.end_records import record_sent
 from ledger.core import StaleMove
 from ledger.kernel.actor import Actor
@@ -34,8 +37,6 @@ from providers.errors import ProviderError
 
 #: How often the copy is replaced and the ledger is tried.
 EVERY_S = 5.0
-#: A read that takes longer has failed.
-READ_S = 10.0
 #: Writes that fail for this long page the operators.
 FAILING_S = 20.0
 #: The same order goes to a cloud again after this, until the instance is gone.
@@ -52,8 +53,6 @@ log = logging.getLogger(__name__)
 
 #: Sends a text to a Slack channel or a person without the outbox. Never raises; True when Slack took it.
 Say = Callable[[str, str], Awaitable[bool]]
-#: How many of the other replicas reply that they can write, or None when none is set up.
-AskOthers = Callable[[], Awaitable[int | None]]
 
 
 class Read(NamedTuple):
@@ -94,10 +93,13 @@ class EndWatchdog:
     #: How the ledger compared with its epoch at the last look; None before the first one that could read it.
     _compared: LedgerComparison | None = None
     _set_aside: bool = False
+    _copy_use: CopyUse = field(init=False)
+    _writer: DiskWriter = field(default_factory=DiskWriter)
 
     def __post_init__(self) -> None:
         """Take over what the last process had copied."""
         self.copy = load(self.path)
+        self._copy_use = CopyUse(self.me, self.page)
         self._began_s = self.ctx.clock.monotonic()
 
     @property
@@ -117,6 +119,8 @@ class EndWatchdog:
         """Replace the copy, and send every order that is overdue. Returns how many a cloud took."""
         read = await self._read()
         await self._settle_the_time(read.rows)
+        if self.refused:
+            await self._copy_use.follow(self.ctx, self.copy, self.ask_others)
         overdue = [one for one in read.rows if self._due(one, self.ctx.clock.now()) is not None]
         taken = 0
         if overdue and approved_now(self.ctx.clock) is None:
@@ -125,6 +129,8 @@ class EndWatchdog:
         if overdue and (not read.from_copy or await self._may_use_the_copy()):
             taken = sum(await asyncio.gather(*(self._end(one, from_copy=read.from_copy) for one in overdue)))
         self.looked_at_s = self.ctx.clock.monotonic()
+        if not read.from_copy:
+            await self._keep()
         return taken
 
     async def _read(self) -> Read:
@@ -141,12 +147,19 @@ class EndWatchdog:
         except Exception as error:  # noqa: BLE001 # Whatever stops the read, the ends of the copy still come.
             log.warning("what must end could not be read (%s); the copy counts", type(error).__name__)
             return Read(self.copy.rows, from_copy=True)
-        rows, copied, epoch = self._beside_records(rows, compared, now)
-        self.copy = EndsCopy(now, copied, others, on_top_of(self.ctx.policy), self.copy.sent, epoch)
-        await asyncio.to_thread(save, self.path, self.copy)
-        if not await asyncio.to_thread(self.ctx.epoch.save):
-            await self.page("epoch", f"{NOT_WRITTEN} ({self.ctx.epoch.problem}). Check the disk of the data folder.")
+        self._copy_use.forget()
+        rows, copied, seen = self._beside_records(rows, compared, now)
+        self.copy = EndsCopy(now, copied, others, on_top_of(self.ctx.policy), self.copy.sent, seen)
         return Read(rows, from_copy=False)
+
+    async def _keep(self) -> None:
+        """Write the copy and the epoch. No end waits for a disk that does not answer, and no look for long."""
+        await self._save_copy()
+        if not await self.ctx.epoch.write():
+            await self.page("epoch", f"{NOT_WRITTEN} ({self.ctx.epoch.problem}). Check the disk of the data folder.")
+
+    async def _save_copy(self) -> None:
+        await self._writer.write(lambda: save(self.path, self.copy), epoch.WRITE_S)
 
     def _beside_records(
         self, rows: tuple[MustEnd, ...], compared: LedgerComparison, now: datetime
@@ -190,19 +203,7 @@ class EndWatchdog:
         return None if accepted is not None and timedelta() <= now - accepted < AGAIN else order
 
     async def _may_use_the_copy(self) -> bool:
-        """Whether no other replica works on the ledger, so that the newest state is here or nowhere."""
-        able = await self.ask_others()
-        if able:
-            log.info("the ledger cannot be read here; %s can write, so the copy is not used", plural(able, "replica"))
-            return False
-        if able is None and self.copy.others:
-            await self.page(
-                "copy",
-                f"GPU Shopper cannot read its ledger, and {plural(self.copy.others, 'other replica')} wrote to it "
-                "shortly before. It ends nothing from its copy, because it cannot ask them: set GPU_SHOPPER_REPLICAS.",
-            )
-            return False
-        return True
+        return await self._copy_use.allows(self.copy, self.ask_others, is_refused=bool(self.refused))
 
     async def _settle_the_time(self, rows: Sequence[MustEnd]) -> None:
         """Read the clouds when the clock jumped, or none has confirmed it: their replies show the time.
@@ -267,7 +268,7 @@ class EndWatchdog:
         known = {(sent.instance_id, sent.order) for sent in self.copy.sent}
         if (one.instance_id, order) not in known:
             self.copy = replace(self.copy, sent=(*self.copy.sent, mine))
-            await asyncio.to_thread(save, self.path, self.copy)
+            await self._save_copy()
             await self.page(f"{one.instance_id}/{order}", _sentence(one, order, from_copy=from_copy))
         return True
 
@@ -354,18 +355,20 @@ class EndWatchdog:
                 kept.append(sent)
         if len(kept) != len(self.copy.sent):
             self.copy = replace(self.copy, sent=tuple(kept))
-            await asyncio.to_thread(save, self.path, self.copy)
+            await self._save_copy()
 
     # ── paging ───────────────────────────────────────────────────────────────────────────────────
 
-    async def page(self, subject: str, text: str) -> None:
-        """Page the operators directly; the same subject again only after the pause between pages."""
+    async def page(self, subject: str, text: str) -> bool:
+        """Page the operators directly; the same subject again only after the pause between pages. True when it did."""
         now_s, last_s = self.ctx.clock.monotonic(), self._paged.get(subject)
         if last_s is not None and now_s - last_s < self.ctx.timing.recovery_page_s:
-            return
+            return False
         log.error("%s", text)
-        if not self.operators or await self._say(self.operators, text):
-            self._paged[subject] = now_s
+        if self.operators and not await self._say(self.operators, text):
+            return False
+        self._paged[subject] = now_s
+        return True
 
     async def _say(self, to: str, text: str) -> bool:
         if not to:

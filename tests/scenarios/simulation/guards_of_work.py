@@ -122,8 +122,32 @@ _OF_STARTS = (
     Guard(
         "no new label key in the place of a lost one",
         Law.WITHOUT_LEDGER,
-        (Edit("bot.startup", "        if None in identity and (", "        if False and ("),),
+        (Edit("bot.label_key", "    if (settings.identity_dir / NAME).exists() or", "    if"),),
         test=f"{STARTS}::test_a_start_that_cannot_serve_says_why",
+    ),
+    Guard(
+        "no new label key beside a ledger with instances",
+        Law.WITHOUT_LEDGER,
+        (Edit("bot.label_key", ".exists() or await _has_lived(settings):", ".exists():"),),
+        test=f"{STARTS}::test_a_new_data_folder_beside_a_ledger_with_instances_makes_no_second_key",
+    ),
+    Guard(
+        "pages before an end from a copy of unknown age",
+        Law.WITHOUT_LEDGER,
+        (
+            Edit(
+                "bot.services.sessions.copy_use",
+                "            if others or alone_at is None or now - alone_at > ALIVE:",
+                "            if False:",
+            ),
+        ),
+        test=f"{ENDS_ONLY}::test_a_copy_whose_ledger_nobody_watched_waits_for_two_pages_or_for_the_others",
+    ),
+    Guard(
+        "a disk that hangs delays no end",
+        Law.WITHOUT_LEDGER,
+        (Edit("bot.services.runtime.epoch", "within(WRITE_S, self.save)", "within(3600, self.save)"),),
+        test=f"{ENDS_ONLY}::test_a_disk_that_hangs_delays_no_end",
     ),
     Guard(
         "a disk that can be written again",
@@ -155,6 +179,12 @@ _OF_STARTS = (
             Edit("bot.services.backups.restore", "if server is not None and server.state.connected:", "if False:"),
         ),
         test="tests/services/backups/test_restore.py::test_a_ledger_in_use_stays_and_so_does_its_epoch",
+    ),
+    Guard(
+        "in doubt a restore leaves its mark",
+        Law.RECORD,
+        (Edit("bot.services.backups.files", "        if swap.may_have_happened:", "        if False:"),),
+        test="tests/services/backups/test_restore.py::test_a_restore_that_fails_after_the_swap_leaves_its_mark",
     ),
     Guard(
         "a restored ledger is known as older",

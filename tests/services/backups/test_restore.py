@@ -26,6 +26,7 @@ from ledger.engine.postgres_copy import ClientProblem
 from migrations import run as schema
 from tests.services.backups.deployments import KEY, PASSPHRASE, contents, contents_of_file, go_on, installation, rent
 from tests.support.clock import START, SteppedClock
+from tests.support.databases import copy_sqlite
 
 LATER = START + timedelta(hours=3)
 
@@ -145,6 +146,25 @@ async def test_a_ledger_in_use_stays_and_so_does_its_epoch(
     assert not (folder / "epoch.json").exists()
     assert await contents(url) == then
     assert leftovers(folder, "before-restore") == []
+
+
+async def test_a_restore_that_fails_after_the_swap_leaves_its_mark(
+    folder: Path, tmp_path: Path, clock: SteppedClock, sqlite_template: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether the new ledger is there is in doubt then; a mark for nothing costs one `recover --accept`."""
+    here = copy_sqlite(sqlite_template, tmp_path)
+    await rent(here, clock)
+    made = await backed_up(installation(here, tmp_path), tmp_path / "safe")
+
+    def failing(_: Path) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr("ledger.engine.sqlite_copy.flush_folder", failing)
+    url = f"sqlite+aiosqlite:///{folder / 'ledger.db'}"
+    with pytest.raises(OSError, match="Input/output error"):
+        await restore(installation(url, folder, deployment=None, key_hex=None), made.path, PASSPHRASE, LATER)
+    assert (folder / "ledger.db").exists()
+    assert [entry.is_restored for entry in load(folder)] == [True]
 
 
 async def test_what_would_not_come_back_is_refused_with_the_reason(

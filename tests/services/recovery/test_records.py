@@ -11,9 +11,12 @@ import pytest
 from bot.services.instances.unknown_outcome import SENT_BEFORE
 from bot.services.runtime import ends_copy
 from bot.services.runtime.epoch import NAME, load, restored_content
+from bot.services.sessions.end_watchdog import EndWatchdog
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.states import InstanceState, NotificationKind
 from tests.services.recovery.restoring import Copies, Service, lose_records, restarted
+from tests.services.recovery.test_restores import extended
+from tests.services.sessions.watchdog import OPERATORS
 
 
 async def test_the_newest_of_two_replicas_counts_whoever_starts(
@@ -144,3 +147,29 @@ async def test_a_ledger_that_goes_back_under_a_running_process_is_noticed_in_the
 
 
 PAGE = NotificationKind.OPERATOR_PAGE
+
+
+async def test_a_program_of_another_schema_ends_nothing_that_another_host_has_extended(
+    running: Service, copies: Copies, tmp_path: Path
+) -> None:
+    """This host stopped, the other one works on, and this one starts again with a program of before."""
+    w, other = running.w, tmp_path / "host-b"
+    other.mkdir(mode=0o700)
+    request_id = await w.running(candidates=("runpod",), hours=Decimal(1))
+    await running.dog.look()
+    url = w.ctx.db.url.render_as_string(hide_password=False)
+    w.clock.advance(120)
+    async with restarted(running, url, "host-b", folder=other) as there:
+        await there.run(15)
+        await extended(there, request_id, "2")
+        w.clock.advance(3600 + 600)
+        await there.run(30)
+        assert len(w.alive()) == 1
+        watched = running.watched
+        again = EndWatchdog(
+            running.dog.ctx, running.folder / ends_copy.NAME, "again", watched.say, watched.others, OPERATORS,
+            refused="the ledger has another schema",
+        )  # fmt: skip
+        assert await again.look() == 0
+        assert len(w.alive()) == 1
+        assert ["before the second page" in page for page in watched.pages] == [True]

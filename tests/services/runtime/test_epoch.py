@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import os
 import stat
 from dataclasses import dataclass
 from datetime import timedelta
@@ -13,7 +14,7 @@ import pytest
 
 from bot.rules.instances.ledger_age import EpochEntry, NamedEvent
 from bot.services.runtime import epoch as epoch_module
-from bot.services.runtime.epoch import LOCK, NAME, Epoch, load, restored_content
+from bot.services.runtime.epoch import LOCK, NAME, NO_ANSWER, Epoch, load, restored_content
 from bot.services.runtime.event_content import named_event
 from ledger.core import record
 from ledger.engine.db import Database
@@ -131,3 +132,70 @@ def test_another_process_that_keeps_the_file_is_waited_for_a_moment_only(
         fcntl.flock(other, fcntl.LOCK_EX)
         assert not epoch.save()
     assert epoch.save()
+
+
+@dataclass
+class HungDisk:
+    """A folder whose epoch nobody can read until the disk answers: whoever opens the file waits."""
+
+    folder: Path
+
+    def __post_init__(self) -> None:
+        self.folder.mkdir(exist_ok=True)
+        os.mkfifo(self.folder / "hung")
+        file = self.folder / NAME
+        self._content = file.read_bytes() if file.exists() else b""
+        file.unlink(missing_ok=True)
+        file.symlink_to(self.folder / "hung")
+
+    def answer(self) -> None:
+        """Let those that wait read what the file had, and the others find it."""
+        draft = self.folder / "draft"
+        draft.write_bytes(self._content)
+        draft.replace(self.folder / NAME)
+        (self.folder / "hung").write_bytes(self._content)
+
+
+async def test_a_disk_that_does_not_answer_is_a_failed_write_until_its_entries_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, other = tmp_path / "here", tmp_path / "other"
+    here.mkdir()
+    other.mkdir()
+    before = Epoch((other,), "before")
+    before.note(7, EVENT, START)
+    assert before.save()
+    monkeypatch.setattr(epoch_module, "WRITE_S", 0.1)
+    disk = HungDisk(other)
+    epoch = Epoch((here, other), "now")
+    try:
+        assert (epoch.problem, epoch.before) == (NO_ANSWER, ())
+        epoch.note(1, EVENT, START + SECOND)
+        assert not await epoch.works()
+        assert [entry.replica for entry in load(here)] == ["now"]
+    finally:
+        disk.answer()
+    async with asyncio.timeout(10):
+        while not await epoch.works():  # noqa: ASYNC110 # A disk tells nobody.
+            await asyncio.sleep(0.01)
+    assert [entry.replica for entry in epoch.entries()] == ["before", "now"]
+    assert {entry.replica for entry in load(other)} == {"before", "now"}
+
+
+async def test_a_disk_that_hangs_later_is_waited_for_a_moment_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(epoch_module, "WRITE_S", 0.1)
+    epoch = Epoch((tmp_path,), "now")
+    epoch.note(1, EVENT, START)
+    assert await epoch.write()
+    disk = HungDisk(tmp_path)
+    try:
+        assert not await epoch.write()
+        assert not await epoch.works()
+        assert epoch.problem
+    finally:
+        disk.answer()
+    async with asyncio.timeout(10):
+        while not await epoch.works():  # noqa: ASYNC110 # A disk tells nobody.
+            await asyncio.sleep(0.01)

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from decimal import Decimal
+from pathlib import Path
 from typing import cast
 
+import pytest
+
+from bot.services.runtime import epoch as epoch_module
 from bot.services.runtime.clock_guard import GuardedClock, clock_problem
+from bot.services.runtime.epoch import Epoch
+from ledger.queries.ends import note_replica
 from providers.contract import NotSeen, ObservedInstance, Provider
+from tests.services.runtime.test_epoch import HungDisk
 from tests.services.sessions.test_end_watchdog import db, watched
 from tests.services.sessions.watchdog import Watched
 from tests.support.clock import MachineClock
@@ -25,15 +33,91 @@ async def test_a_ledger_that_this_program_cannot_work_on_is_neither_read_nor_wri
     dog.refused = "the ledger has another schema"
     assert not await dog.probe()
     assert dog.problem == dog.refused
-    await watched.to_the_end()
+    await looking_on_to_the_end(watched)
     events = len((await w.books()).events)
     await watched.look()
     assert w.alive() == []
+    assert watched.pages == [watched.pages[0]]
+    assert "terminated" in watched.pages[0]
     assert len((await w.books()).events) == events
     assert [one.from_copy for one in dog.copy.sent] == [True]
     dog.refused = ""
     assert await dog.probe()
     assert dog.copy.sent == ()
+
+
+async def looking_on_to_the_end(watched: Watched) -> None:
+    """Let time pass to the approved end, with a look at least once a minute."""
+    until = (await watched.session()).deadline
+    assert until is not None
+    while watched.w.clock.now() < until - timedelta(seconds=30):
+        watched.w.clock.advance(29)
+        await watched.look()
+    await watched.to_the_end()
+
+
+async def test_beside_another_replica_nothing_ends_from_the_copy_before_two_pages(watched: Watched) -> None:
+    w, dog = watched.w, watched.dog
+    await w.running()
+    await dog.look()
+    dog.refused = "the ledger has another schema"
+    await another_writes(watched)
+    await watched.look()
+    assert ["before the second page" in page for page in watched.pages] == [True]
+    w.clock.advance(w.ctx.timing.recovery_page_s)
+    await watched.look()
+    assert "Ends come from the copy from now on" in watched.pages[1]
+    await watched.to_the_end()
+    await watched.look()
+    assert w.alive() == []
+
+
+async def test_a_copy_whose_ledger_nobody_watched_waits_for_two_pages_or_for_the_others(watched: Watched) -> None:
+    w, dog = watched.w, watched.dog
+    await w.running()
+    await dog.look()
+    dog.refused = "the ledger has another schema"
+    await watched.to_the_end()
+    await watched.look()
+    w.clock.advance(w.ctx.timing.recovery_page_s - 60)
+    await watched.look()
+    assert len(w.alive()) == 1
+    assert len(watched.pages) == 1
+    watched.able = 1
+    w.clock.advance(120)
+    await watched.look()
+    assert (len(w.alive()), len(watched.pages)) == (1, 1), "the replica that works on it ends what is due"
+    watched.able = None
+    await watched.look()
+    assert w.alive() == []
+    assert "Ends come from the copy from now on" in watched.pages[1]
+
+
+async def another_writes(watched: Watched) -> None:
+    """Another replica writes to the ledger."""
+    now = watched.w.clock.now()
+    async with watched.w.ctx.db.write() as tx:
+        await note_replica(tx, "another", now, now)
+
+
+async def test_a_disk_that_hangs_delays_no_end(
+    watched: Watched, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second folder of the epoch is on a server that went away."""
+    w, dog = watched.w, watched.dog
+    await w.running()
+    dog.ctx.epoch = Epoch((tmp_path / "second",), "me")
+    disk = HungDisk(tmp_path / "second")
+    monkeypatch.setattr(epoch_module, "WRITE_S", 0.1)
+    await watched.to_the_end()
+    try:
+        async with asyncio.timeout(20):
+            await watched.look()
+        assert w.alive() == []
+        assert dog.healthy
+        assert [page for page in watched.pages if "cannot write its epoch, so it launches nothing" in page]
+    finally:
+        disk.answer()
 
 
 async def test_a_cloud_is_read_for_the_time_when_the_clock_jumps(watched: Watched) -> None:
@@ -42,6 +126,7 @@ async def test_a_cloud_is_read_for_the_time_when_the_clock_jumps(watched: Watche
     await w.running(candidates=("vast",), hours=Decimal(1))
     await dog.look()
     dog.refused = "the ledger has another schema"
+    watched.able = 0  # Nobody looked who else worked on the ledger while the machine slept; here the others say it.
     machine = MachineClock(w.clock)
     guarded = dog.ctx.clock = GuardedClock(machine)
     calls = Counted(dog.ctx.providers["vast"], guarded, machine.now)

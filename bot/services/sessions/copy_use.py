@@ -1,0 +1,91 @@
+"""Decide whether ends may come from the copy: only where nobody else can know a later end.
+
+A ledger of another schema is not read but for the marks of its replicas, whose names and times no schema changes. Where
+one of them works on it, or nobody knows who did since the copy was made, operators are paged twice first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+from bot.rules.values.phrases import plural
+from bot.services.runtime.context import Context
+from bot.services.runtime.ends_copy import EndsCopy
+from ledger.queries.ends import ALIVE, other_replicas
+
+#: A read that takes longer has failed.
+READ_S = 10.0
+#: The copy is used after so many pages, however old it is.
+PAGES = 2
+
+log = logging.getLogger(__name__)
+
+#: How many of the other replicas reply that they can write, or None when none is set up.
+AskOthers = Callable[[], Awaitable[int | None]]
+#: Pages the operators about a subject; the same one again only after the pause between pages. True when it did now.
+Page = Callable[[str, str], Awaitable[bool]]
+
+
+@dataclass
+class CopyUse:
+    """What one process knows of the others on its ledger while it works from the copy."""
+
+    me: str
+    page: Page
+    #: The last time at which nobody else had worked on the ledger since the copy was made.
+    _alone_at: datetime | None = None
+    _answers: bool = False
+    _in_doubt: bool = False
+    _pages: int = 0
+
+    def forget(self) -> None:
+        """Begin anew: the ledger itself was read."""
+        self._alone_at, self._answers, self._in_doubt, self._pages = None, False, False, 0
+
+    async def follow(self, ctx: Context, copy: EndsCopy, ask_others: AskOthers) -> None:
+        """Look who works on a ledger that this program may not use, and page while the copy may be out of date."""
+        now, alone_at = ctx.clock.now(), self._alone_at or copy.read_at
+        try:
+            async with asyncio.timeout(READ_S), ctx.db.read() as tx:
+                others = await other_replicas(tx, self.me, now - ALIVE)
+        except Exception as error:  # noqa: BLE001 # Whatever stops the read, nothing is known of the others.
+            log.warning("the replicas of the ledger could not be read (%s)", type(error).__name__)
+            self._answers = False
+        else:
+            self._answers = True
+            if others or alone_at is None or now - alone_at > ALIVE:
+                self._in_doubt = True
+            else:
+                self._alone_at = now
+        if self._in_doubt and copy.rows and self._pages < PAGES and await ask_others() is None:
+            self._pages += await self.page("copy/doubt", self._doubt(ctx.timing.recovery_page_s))
+
+    def _doubt(self, pause_s: float) -> str:
+        when = "Ends come from the copy from now on."
+        if not self._pages:
+            when = f"Nothing ends from the copy before the second page, in {plural(int(pause_s // 60), 'minute')}."
+        return (
+            "GPU Shopper cannot use its ledger, and another replica may have changed it since the copy of what must "
+            f"end was made. {when} If another replica works, stop this process, or set GPU_SHOPPER_REPLICAS."
+        )
+
+    async def allows(self, copy: EndsCopy, ask_others: AskOthers, *, is_refused: bool) -> bool:
+        """Whether no other replica works on the ledger, so that the newest state is here or nowhere."""
+        able = await ask_others()
+        if able is not None:
+            if able:
+                log.info("the ledger cannot be read here; %s can write: no end from the copy", plural(able, "replica"))
+            return not able
+        if is_refused and (self._in_doubt or self._answers):
+            return not self._in_doubt or self._pages >= PAGES
+        if copy.others:
+            await self.page(
+                "copy",
+                f"GPU Shopper cannot read its ledger, and {plural(copy.others, 'other replica')} wrote to it "
+                "shortly before. It ends nothing from its copy, because it cannot ask them: set GPU_SHOPPER_REPLICAS.",
+            )
+        return not copy.others
