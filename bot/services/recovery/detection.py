@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from bot.rules.instances.ledger_age import AgeEvidence, EpochEntry, LedgerAge, NamedEvent, age_of, age_page
@@ -65,14 +65,15 @@ async def check_at_start(ctx: Context, copy: EndsCopy, me: str) -> None:
     now, entries = ctx.clock.now(), (*ctx.epoch.entries(), *([copy.epoch] if copy.epoch else ()))
     async with ctx.db.read() as tx:
         compared = await compare(tx, entries)
-        age = compared.age
-        if age is None and ctx.epoch.folders and not ctx.epoch.before and copy.read_at is None:
-            age = await _without_records(tx, me, now)
+        has_none = ctx.epoch.folders and not ctx.epoch.before and copy.read_at is None
+        if compared.age is None and has_none and (age := await _without_records(tx, me, now)) is not None:
+            last = await accepted(tx)
+            compared = replace(compared, age=age, accepted_at=last.at if last else None)
     if compared.accepted_at is not None:
         ctx.epoch.accept(compared.accepted_at)
-    if age is not None:
+    if compared.age is not None:
         async with ctx.db.write() as tx:
-            await begin(ctx, tx, age, copy.rows, now)
+            await begin(ctx, tx, compared, copy.rows, now)
         return
     ctx.epoch.confirm(entries)
     ctx.epoch.note(compared.events, compared.newest, now)
@@ -86,14 +87,18 @@ async def _without_records(tx: Tx, me: str, now: datetime) -> LedgerAge | None:
     return LedgerAge(AgeEvidence.NO_RECORD)
 
 
-async def begin(ctx: Context, tx: Tx, age: LedgerAge | None, records: Sequence[MustEnd], now: datetime) -> None:
+async def begin(
+    ctx: Context, tx: Tx, compared: LedgerComparison, records: Sequence[MustEnd], now: datetime
+) -> None:
     """Begin recovery mode, or add to it what these records know: later ends, and instances that the ledger lacks.
 
     The later ends are taken into the ledger at once, so that everything that ends or warns follows them. Operators are
-    paged, and once more for each pause in which nobody accepts the ledger. Without an `age` it is on already.
+    paged, and once more for each pause in which nobody accepts the ledger. Without an age it is on already.
     """
-    mark = await older_mark(tx)
+    age, mark = compared.age, await older_mark(tx)
     before = read_facts(mark.value) if mark is not None else None
+    if before is None and age is not None and await _accepted_since(tx, compared):
+        return
     if before is not None:
         facts = before if age is None else before.with_age(age)
     elif age is not None:
@@ -110,6 +115,12 @@ async def begin(ctx: Context, tx: Tx, age: LedgerAge | None, records: Sequence[M
     subject = f"{SUBJECT}/{number}" if number else SUBJECT
     if await page_in(ctx, tx, subject, age_page(facts.age, facts.differences), now):
         ctx.hints.outbox.set()
+
+
+async def _accepted_since(tx: Tx, compared: LedgerComparison) -> bool:
+    """Whether operators have accepted the ledger after it was compared: then the next comparison decides."""
+    last = await accepted(tx)
+    return last is not None and last.at != compared.accepted_at
 
 
 async def _take_later_ends(

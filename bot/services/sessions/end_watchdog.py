@@ -323,7 +323,7 @@ class EndWatchdog:
         if self._compared is None or not self._compared.is_older:
             return
         async with self.ctx.db.write() as tx:
-            await begin(self.ctx, tx, self._compared.age, self.copy.rows, now)
+            await begin(self.ctx, tx, self._compared, self.copy.rows, now)
 
     async def watch_writes(self) -> None:
         """Page the operators when no write worked for 20 s, and notify them when one works again."""
