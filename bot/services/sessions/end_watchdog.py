@@ -19,10 +19,11 @@ from bot.rules.approvals.approvers import slack_account
 from bot.rules.instances.ledger_age import EpochEntry, with_latest_ends
 from bot.rules.instances.watchdog import Ability, EndOrder, due
 from bot.rules.values.phrases import plural
-from bot.services.recovery.detection import LedgerComparison, begin, compare
+from bot.services.recovery.detection import begin
 from bot.services.runtime.clock_guard import approved_now, waits_for_clouds
 from bot.services.runtime.context import Context
 from bot.services.runtime.ends_copy import EndsCopy, Sent, load, on_top_of, save
+from bot.services.runtime.ledger_comparison import LedgerComparison, compare
 from bot.services.sessions.end_records import record_sent
 from ledger.core import StaleMove
 from ledger.kernel.actor import Actor
@@ -156,8 +157,8 @@ class EndWatchdog:
         Beside an older ledger the copy keeps what it has: the latest end counts until operators accept the ledger.
         """
         self._compared, own = compared, self.ctx.epoch
-        if compared.accepted_at is not None:
-            own.accept(compared.accepted_at)
+        if compared.accepted is not None:
+            own.accept(compared.accepted)
         if not compared.is_older:
             self._set_aside = False
             own.note(compared.events, compared.newest, now)

@@ -23,7 +23,7 @@ _RESTORES = (
         Law.OLDER,
         (
             Edit(
-                f"{RECOVERY}.detection",
+                "bot.services.runtime.ledger_comparison",
                 "    return LedgerComparison(age, journal.events,",
                 "    return LedgerComparison(None, journal.events,",
             ),
