@@ -37,8 +37,8 @@ async def test_a_start_right_after_a_clean_stop_needs_no_record(
 ) -> None:
     """The folder of the process before went with its container, and the ledger is the same one."""
     w = running.w
-    await w.ask(candidates=("vast",))
-    await running.run(5)
+    await w.approved(candidates=("vast",))
+    await running.dog.probe()
     async with w.ctx.db.write() as tx:
         await forget_replica(tx, "first")
     w.clock.advance(pause_s)
