@@ -18,7 +18,8 @@ class LedgerComparison:
     """The ledger beside its epoch: its `age` (None: it has everything), and how far its journal goes.
 
     `older_since` is when an older ledger was noticed here or by another replica. `accepted` is what operators last
-    accepted a ledger without, which counts no more. `lacking` are the entries that name what the ledger lacks.
+    accepted a ledger without, which counts no more. `lacking` are the entries that name what the ledger lacks, and
+    `orphan_since` is when the first unknown instance that waits was seen.
     """
 
     age: LedgerAge | None
@@ -27,11 +28,17 @@ class LedgerComparison:
     older_since: datetime | None
     accepted: AcceptedRecords | None = None
     lacking: tuple[EpochEntry, ...] = ()
+    orphan_since: datetime | None = None
 
     @property
     def is_older(self) -> bool:
         """Whether the ledger is older than a record, and nobody has accepted it."""
         return self.age is not None or self.older_since is not None
+
+    @property
+    def stops_launches(self) -> bool:
+        """Whether nothing may be bought: the ledger is older, or recovery mode is on for an unknown instance."""
+        return self.is_older or self.orphan_since is not None
 
 
 async def compare(tx: Tx, entries: Collection[EpochEntry]) -> LedgerComparison:
@@ -43,7 +50,7 @@ async def compare(tx: Tx, entries: Collection[EpochEntry]) -> LedgerComparison:
     if behind and (last := await accepted_records(tx)) is not None:
         behind = [entry for entry in behind if not last.has(entry)]
     age = age_of(behind, hashes, journal.events)
-    return LedgerComparison(age, journal.events, newest, journal.older_since, last, tuple(behind))
+    return LedgerComparison(age, journal.events, newest, journal.older_since, last, tuple(behind), journal.orphan_since)
 
 
 async def accepted_records(tx: Tx) -> AcceptedRecords | None:

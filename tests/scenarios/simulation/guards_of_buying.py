@@ -158,7 +158,14 @@ _CREATES = (
     Guard(
         "nothing is bought in recovery mode",
         Law.DECISION,
-        (Edit("bot.services.runtime.recovery_mode", "    return bool(await recovery(tx))", "    return False"),),
+        (
+            Edit("bot.services.runtime.recovery_mode", "    return bool(await recovery(tx))", "    return False"),
+            Edit(
+                "bot.services.runtime.ledger_comparison",
+                "        return self.is_older or self.orphan_since is not None",
+                "        return False",
+            ),
+        ),
         test="tests/services/grants/test_hours_used.py"
         "::test_a_replacement_is_not_bought_after_the_approved_end_nor_in_recovery",
     ),
@@ -173,8 +180,8 @@ _CREATES = (
             ),
             Edit(
                 LAUNCH_SPEC,
-                "    if clock_problem(ctx.clock) or await recovery_mode.is_on(tx):",
-                "    if await recovery_mode.is_on(tx):",
+                "    if clock_problem(ctx.clock) or (await compare(",
+                "    if (await compare(",
             ),
         ),
         test="tests/services/runtime/test_clock_guard.py"

@@ -115,8 +115,8 @@ _RESTORES = (
         (
             Edit(
                 "bot.services.instances.launch_spec",
-                "    if doubt or (await compare(tx, ctx.epoch.entries())).is_older:",
-                "    if doubt:",
+                "(await compare(tx, ctx.epoch.entries())).stops_launches:",
+                "(await compare(tx, ())).stops_launches:",
             ),
         ),
         test=f"{FAILOVER}::test_a_commit_to_send_compares_the_ledger_with_its_epoch",
