@@ -16,6 +16,8 @@ from ledger.models import Consumer, Instance, Mark, Request, Session
 from ledger.queries.recovery.older import Recovery, older_at, orphan_since
 
 REPLICA = "replica/"
+#: The last replica that stopped of its own accord, and the time of its last write.
+STOPPED = "stopped replica"
 #: A replica that wrote within this time counts as running.
 ALIVE = timedelta(seconds=60)
 #: What a replica notes about itself: it shows the newest request of a message. The release before noted nothing.
@@ -105,5 +107,14 @@ async def note_replica(tx: AsyncSession, own: str, now: datetime, forget_before:
 
 
 async def forget_replica(tx: AsyncSession, own: str) -> None:
-    """Forget a replica that stops."""
-    await tx.execute(delete(Mark).where(Mark.name == REPLICA + own))
+    """Forget a replica that stops, and note until when it wrote."""
+    forgotten = await tx.scalar(delete(Mark).where(Mark.name == REPLICA + own).returning(Mark.at))
+    if forgotten is not None:
+        insert = insert_for(tx, Mark).values(name=STOPPED, value=own, at=forgotten)
+        values = {"at": forgotten, "value": own}
+        await tx.execute(insert.on_conflict_do_update(index_elements=["name"], set_=values))
+
+
+async def stopped_at(tx: AsyncSession) -> datetime | None:
+    """Return until when the replica wrote that stopped last of its own accord; None where none has."""
+    return await tx.scalar(select(Mark.at).where(Mark.name == STOPPED))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 from bot.rules.values.command_text import cli_command
@@ -17,6 +17,8 @@ from ledger.kernel.must_end import MustEnd
 
 #: How many events an entry names: more than can be written at once.
 NAMED = 32
+#: Replicas that ran at one time have written their newest entries within this time.
+SAME_TIME = timedelta(seconds=60)
 ACCEPT = cli_command("recover --accept")
 
 
@@ -65,18 +67,46 @@ class LedgerAge:
     record_at: datetime | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class AcceptedRecords:
+    """What operators accepted a ledger without: the entries that it lacked something of, by replica, and when."""
+
+    at: datetime
+    entries: Mapping[str, datetime]
+
+    def has(self, entry: EpochEntry) -> bool:
+        """Whether an entry is from before the acceptance.
+
+        An entry that nobody had compared then counts by its time, but never by the time of the acceptance alone: the
+        clock that it was read from may have been ahead.
+        """
+        newest = self.entries.get(entry.replica)
+        if newest is not None and entry.at <= newest:
+            return True
+        last = max(self.entries.values(), default=None)
+        return last is not None and entry.at <= min(self.at, last + SAME_TIME)
+
+
+def lacking(entries: Collection[EpochEntry], hashes: Mapping[str, str], events: int) -> list[EpochEntry]:
+    """Return the entries that name something which the ledger lacks, or that a restore wrote; see `age_of`."""
+    return [one for one in entries if _missing(one, hashes) or one.position > events or one.is_restored]
+
+
+def _missing(entry: EpochEntry, hashes: Mapping[str, str]) -> int:
+    return sum(hashes.get(event.id) != event.hash for event in entry.events)
+
+
 def age_of(entries: Collection[EpochEntry], hashes: Mapping[str, str], events: int) -> LedgerAge | None:
     """Return how much older than its epoch the ledger is; None when it has all that every entry names.
 
     `hashes` are those of those named events that the ledger has, and `events` is how many it has in all. Positions
     are compared by their number alone: a copy may hold events that had no position yet.
     """
-    missing = [(entry, sum(hashes.get(event.id) != event.hash for event in entry.events)) for entry in entries]
-    behind = [pair for pair in missing if pair[1] or pair[0].position > events or pair[0].is_restored]
+    behind = lacking(entries, hashes, events)
     if not behind:
         return None
-    newest = max((entry for entry, _ in behind), key=lambda entry: (entry.at, entry.position))
-    gap = max(max(entry.position - events, number) for entry, number in behind)
+    newest = max(behind, key=lambda entry: (entry.at, entry.position))
+    gap = max(max(entry.position - events, _missing(entry, hashes)) for entry in behind)
     evidence = AgeEvidence.RESTORED if gap <= 0 else AgeEvidence.BEHIND
     return LedgerAge(evidence, max(gap, 0), newest.at)
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from pydantic import TypeAdapter
 
-from bot.rules.instances.ledger_age import AgeEvidence, LedgerAge, age_text
+from bot.rules.instances.ledger_age import AgeEvidence, EpochEntry, LedgerAge, age_text
 from bot.rules.values.phrases import cloud_title
 from ledger.kernel.ids import short_id
 from ledger.kernel.must_end import MustEnd
@@ -55,6 +55,15 @@ class OlderFacts:
     age: LedgerAge
     ends: tuple[LaterEnd, ...] = ()
     unknown: tuple[UnknownMachine, ...] = ()
+    #: The newest entry of each replica that names what the ledger lacks.
+    records: Mapping[str, datetime] = field(default_factory=dict)
+
+    def with_records(self, entries: Iterable[EpochEntry]) -> OlderFacts:
+        """Return the facts with further entries that name what the ledger lacks."""
+        merged = dict(self.records)
+        for entry in entries:
+            merged[entry.replica] = max(entry.at, merged.get(entry.replica, entry.at))
+        return replace(self, records=merged)
 
     def with_age(self, age: LedgerAge) -> OlderFacts:
         """Return the facts with the greater of two ages; a comparison counts more than the lack of any record."""

@@ -23,7 +23,7 @@ from bot.services.instances.attached_volume import NotMounted, attached
 from bot.services.instances.failover import send_again, try_next, wait_of
 from bot.services.instances.launch_spec import authority, may_send, order
 from bot.services.instances.transitions import adopt, approved_end, settle
-from bot.services.instances.unknown_outcome import UNCLEAR, search_first
+from bot.services.instances.unknown_outcome import UNCLEAR, note_sent, search_first
 from bot.services.market.codec import offer_from_json, offer_to_json
 from bot.services.market.preflight import refusal
 from bot.services.nodes.enrollment import Minted, mint, store
@@ -229,6 +229,7 @@ async def _commit_to_send(
         if able.ssh:
             await machine_keys.launched(ctx, tx, work.instance, session, spec.public_keys, now)
         committed_s = ctx.clock.monotonic()
+    note_sent(ctx, work.instance.id, committed_s)
     ctx.hints.outbox.set()
     return _Committed(committed_s, await ctx.epoch.cover(tx))
 

@@ -14,9 +14,9 @@ from bot.rules.policy.policy import Policy
 from bot.rules.values.mounts import mounts_of
 from bot.services.grants import reopen, reservations
 from bot.services.nodes.enrollment import AGENT_URL
-from bot.services.runtime import recovery_mode
 from bot.services.runtime.clock_guard import clock_problem
 from bot.services.runtime.context import Context
+from bot.services.runtime.ledger_comparison import compare
 from ledger.core import Claim, StaleMove, Tx, amend, lock_family, release
 from ledger.kernel.actor import SYSTEM
 from ledger.kernel.grant import Grant, GrantKind
@@ -102,8 +102,9 @@ async def may_send(ctx: Context, tx: Tx, held: Claim, grant_id: str, session_id:
             await reopen.reopen_request(tx, grant.request_id, "The approval expired before it was used.", now)
             ctx.hints.requests.set()
         return False
-    # Recovery mode, or a doubt about the clock, may have begun during this pass; nothing is bought in either.
-    if clock_problem(ctx.clock) or await recovery_mode.is_on(tx):
+    # Recovery mode, or a doubt about the clock, may have begun during this pass; nothing is bought in either. The
+    # database may have gone back a moment ago, and the end watchdog begins recovery mode in its next turn.
+    if clock_problem(ctx.clock) or (await compare(tx, ctx.epoch.entries())).stops_launches:
         await release(tx, Instance, held, due_at=now + HOLD)
         return False
     session = await tx.get_one(Session, session_id, populate_existing=True)

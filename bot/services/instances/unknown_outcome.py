@@ -178,11 +178,20 @@ async def search_first(ctx: Context, held: Sequence[tuple[Claim, Instance]]) -> 
     return may_go_on
 
 
+def note_sent(ctx: Context, instance_id: str, at_s: float) -> None:
+    """Remember a create that is sent now, until its row is old enough to be searched for by its age."""
+    for earlier in [one for one, sent_s in ctx.sent_at_s.items() if at_s - sent_s > 2 * OLD_S]:
+        ctx.sent_at_s.pop(earlier, None)
+    ctx.sent_at_s[instance_id] = at_s
+
+
 def _may_be_sent(ctx: Context, row: Instance) -> bool:
     """Whether another process may have sent a row that is READY here. A row of another account is never sent."""
     provider = ctx.providers.get(row.cloud)
     if row.state is not InstanceState.READY or provider is None or provider.account != row.account:
         return False
+    if row.id in ctx.sent_at_s:
+        return True  # This process itself has sent it: the ledger went back since.
     return ctx.is_older(row.created_at) or ctx.clock.now() - row.created_at > timedelta(seconds=OLD_S)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 
+from bot.rules.instances.ledger_age import AcceptedRecords
 from bot.rules.instances.older_facts import OlderFacts, read_facts
 from bot.rules.values.command_text import cli_command
 from bot.rules.values.phrases import plural
@@ -13,6 +14,7 @@ from bot.rules.values.reply_code import ReplyCode
 from bot.services.grants import advances, reopen, reservations
 from bot.services.notifications import request_message
 from bot.services.people import direct_messages
+from bot.services.runtime.clock_guard import approved_now, clock_problem
 from bot.services.runtime.commands import Reply, refuse
 from bot.services.runtime.context import Context
 from bot.services.runtime.older_ledger import SUBJECT
@@ -61,15 +63,19 @@ async def accept(ctx: Context, command: Accept, unlisted: Collection[str]) -> Re
 
     `unlisted` are the clouds that could not be listed just now: machines there count as missing.
     """
-    now = ctx.clock.now()
+    now = approved_now(ctx.clock)
+    if now is None:
+        # What is seen later than this time counts again, so it must not be the time of a clock that is ahead.
+        sentence = f"The ledger can't be accepted now: {clock_problem(ctx.clock)}. Try again when the clock is right."
+        return refuse(ReplyCode.CLOCK_WRONG, sentence)
     async with ctx.db.write() as tx:
         mark = await older_mark(tx)
-        if mark is None or not await note_accepted(tx, mark.at, now):
+        facts = read_facts(mark.value) if mark is not None else None
+        if mark is None or facts is None or not await note_accepted(tx, mark.at, now, facts.records):
             sentence = f"The ledger has all that its records know. See {cli_command('recover')}."
             return refuse(ReplyCode.NOT_OLDER, sentence)
         voided = _Voided() if command.keeps_approvals else await _void(ctx, tx, mark.at, unlisted, now)
         sentence = _accepted(voided, keeps_approvals=command.keeps_approvals)
-        facts = read_facts(mark.value)
         record(
             tx,
             now,
@@ -79,7 +85,7 @@ async def accept(ctx: Context, command: Accept, unlisted: Collection[str]) -> Re
             reason=sentence,
             data={"differences": facts.sentences},
         )
-    ctx.epoch.accept(now)
+    ctx.epoch.accept(AcceptedRecords(now, facts.records))
     await ctx.epoch.cover(tx)
     for hint in (ctx.hints.outbox, ctx.hints.instances, ctx.hints.requests, ctx.hints.sessions):
         hint.set()

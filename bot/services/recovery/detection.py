@@ -2,61 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 
-from bot.rules.instances.ledger_age import AgeEvidence, EpochEntry, LedgerAge, NamedEvent, age_of, age_page
+from bot.rules.instances.ledger_age import AgeEvidence, LedgerAge, age_page
 from bot.rules.instances.older_facts import LaterEnd, OlderFacts, read_facts
 from bot.services.instances.transitions import ends_at
 from bot.services.notifications.paging import page_in
 from bot.services.runtime.context import Context
 from bot.services.runtime.ends_copy import EndsCopy
-from bot.services.runtime.event_content import named_event
+from bot.services.runtime.ledger_comparison import LedgerComparison, accepted_records, compare
 from bot.services.runtime.older_ledger import SUBJECT, note, record_later_end
 from ledger.core import Tx, amend, lock_family
 from ledger.kernel.job import volume_of
 from ledger.kernel.must_end import MustEnd
 from ledger.kernel.states import ENDABLE_SESSION, OPEN_INSTANCE
 from ledger.models import Instance, Session
-from ledger.queries.ends import ALIVE, other_replicas
-from ledger.queries.recovery.age import journal_age
-from ledger.queries.recovery.older import accepted, older_mark, rents_anything, rows_of
+from ledger.queries.ends import ALIVE, other_replicas, stopped_at
+from ledger.queries.recovery.older import older_mark, rows_of, was_used
 
 #: The next page comes so much before its pause ends.
 EARLY = timedelta(seconds=60)
-
-
-@dataclass(frozen=True, slots=True)
-class LedgerComparison:
-    """The ledger beside its epoch: its `age` (None: it has everything), and how far its journal goes.
-
-    `older_since` is when an older ledger was noticed here or by another replica, and `accepted_at` when operators last
-    accepted one; entries from before then count no more.
-    """
-
-    age: LedgerAge | None
-    events: int
-    newest: NamedEvent | None
-    older_since: datetime | None
-    accepted_at: datetime | None = None
-
-    @property
-    def is_older(self) -> bool:
-        """Whether the ledger is older than a record, and nobody has accepted it."""
-        return self.age is not None or self.older_since is not None
-
-
-async def compare(tx: Tx, entries: Collection[EpochEntry]) -> LedgerComparison:
-    """Compare the journal with the entries of its epoch: one statement while it has all that they name."""
-    journal = await journal_age(tx, {event.id for entry in entries for event in entry.events})
-    hashes = {event_id: named_event(event).hash for event_id, event in journal.by_id.items()}
-    newest = named_event(journal.newest) if journal.newest is not None else None
-    age, last = age_of(entries, hashes, journal.events), None
-    if age is not None and (last := await accepted(tx)) is not None:
-        since = [entry for entry in entries if entry.at > last.at]
-        age = age_of(since, hashes, journal.events)
-    return LedgerComparison(age, journal.events, newest, journal.older_since, last.at if last else None)
 
 
 async def check_at_start(ctx: Context, copy: EndsCopy, me: str) -> None:
@@ -64,14 +31,14 @@ async def check_at_start(ctx: Context, copy: EndsCopy, me: str) -> None:
     now, entries = ctx.clock.now(), (*ctx.epoch.entries(), *([copy.epoch] if copy.epoch else ()))
     async with ctx.db.read() as tx:
         compared = await compare(tx, entries)
-        age = compared.age
-        if age is None and ctx.epoch.folders and not ctx.epoch.before and copy.read_at is None:
-            age = await _without_records(tx, me, now)
-    if compared.accepted_at is not None:
-        ctx.epoch.accept(compared.accepted_at)
-    if age is not None:
+        has_none = ctx.epoch.folders and not ctx.epoch.before and copy.read_at is None
+        if compared.age is None and has_none and (age := await _without_records(tx, me, now)) is not None:
+            compared = replace(compared, age=age, accepted=await accepted_records(tx))
+    if compared.accepted is not None:
+        ctx.epoch.accept(compared.accepted)
+    if compared.age is not None:
         async with ctx.db.write() as tx:
-            await begin(ctx, tx, age, copy.rows, now)
+            await begin(ctx, tx, compared, copy.rows, now)
         return
     ctx.epoch.confirm(entries)
     ctx.epoch.note(compared.events, compared.newest, now)
@@ -79,20 +46,27 @@ async def check_at_start(ctx: Context, copy: EndsCopy, me: str) -> None:
 
 
 async def _without_records(tx: Tx, me: str, now: datetime) -> LedgerAge | None:
-    """Judge a ledger beside which no record is: the first one, another replica's, or one that was put there alone."""
-    if await other_replicas(tx, me, now - ALIVE) or not await rents_anything(tx):
+    """Judge a ledger beside which no record is: the first one, another replica's, or one that was put there alone.
+
+    One whose last process stopped a moment ago is the same one: a copy from before that stop doesn't have its note.
+    """
+    if not await was_used(tx) or await other_replicas(tx, me, now - ALIVE):
+        return None
+    if (stopped := await stopped_at(tx)) is not None and abs(now - stopped) <= ALIVE:
         return None
     return LedgerAge(AgeEvidence.NO_RECORD)
 
 
-async def begin(ctx: Context, tx: Tx, age: LedgerAge | None, records: Sequence[MustEnd], now: datetime) -> None:
+async def begin(ctx: Context, tx: Tx, compared: LedgerComparison, records: Sequence[MustEnd], now: datetime) -> None:
     """Begin recovery mode, or add to it what these records know: later ends, and instances that the ledger lacks.
 
     The later ends are taken into the ledger at once, so that everything that ends or warns follows them. Operators are
-    paged, and once more for each pause in which nobody accepts the ledger. Without an `age` it is on already.
+    paged, and once more for each pause in which nobody accepts the ledger. Without an age it is on already.
     """
-    mark = await older_mark(tx)
+    age, mark = compared.age, await older_mark(tx)
     before = read_facts(mark.value) if mark is not None else None
+    if before is None and age is not None and await _accepted_since(tx, compared):
+        return
     if before is not None:
         facts = before if age is None else before.with_age(age)
     elif age is not None:
@@ -100,6 +74,7 @@ async def begin(ctx: Context, tx: Tx, age: LedgerAge | None, records: Sequence[M
     else:
         return
     instances, sessions = await rows_of(tx, [record.instance_id for record in records])
+    facts = facts.with_records(compared.lacking)
     facts = facts.with_unknown([record for record in records if record.instance_id not in instances])
     facts = facts.with_ends(await _take_later_ends(tx, records, instances, sessions, now))
     await note(tx, facts, before, now)
@@ -109,6 +84,12 @@ async def begin(ctx: Context, tx: Tx, age: LedgerAge | None, records: Sequence[M
     subject = f"{SUBJECT}/{number}" if number else SUBJECT
     if await page_in(ctx, tx, subject, age_page(facts.age, facts.differences), now):
         ctx.hints.outbox.set()
+
+
+async def _accepted_since(tx: Tx, compared: LedgerComparison) -> bool:
+    """Whether operators have accepted the ledger after it was compared: then the next comparison decides."""
+    last = await accepted_records(tx)
+    return last is not None and (compared.accepted is None or last.at != compared.accepted.at)
 
 
 async def _take_later_ends(

@@ -83,6 +83,8 @@ class Context:
     listing_noted_at: dict[str, datetime] = field(default_factory=dict)
     #: Since when this process, its clock in doubt, saw each create without an outcome, in monotonic seconds.
     undecided_since_s: dict[str, float] = field(default_factory=dict)
+    #: When this process committed to send each create of the last minutes, in monotonic seconds.
+    sent_at_s: dict[str, float] = field(default_factory=dict)
     pressure: Pressure = field(default_factory=Pressure)
     #: The newest events that the ledger must have, written outside of it; without folders nothing is written.
     epoch: Epoch = field(default_factory=Epoch)

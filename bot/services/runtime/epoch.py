@@ -21,7 +21,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from bot.rules.instances.ledger_age import EpochEntry, NamedEvent
+from bot.rules.instances.ledger_age import AcceptedRecords, EpochEntry, NamedEvent
 from bot.services.runtime.disk_calls import begun, within
 from bot.services.runtime.event_content import named_event
 from bot.services.runtime.whole_file import replace_file
@@ -136,11 +136,11 @@ class Epoch:
         """Drop these entries of earlier processes: the ledger has all that they name."""
         self._drop(lambda entry: entry in entries)
 
-    def accept(self, until: datetime) -> None:
-        """Drop what was seen until then: operators have accepted the ledger as it is."""
-        self._drop(lambda entry: entry.at <= until)
+    def accept(self, records: AcceptedRecords) -> None:
+        """Drop what was accepted: operators go on without it."""
+        self._drop(records.has)
         with self._state:
-            if self._own.at <= until:
+            if records.has(self._own):
                 self._own = EpochEntry(self.replica, 0, _START)
 
     def _drop(self, counts_no_more: Callable[[EpochEntry], bool]) -> None:

@@ -19,12 +19,13 @@ from bot.rules.approvals.approvers import slack_account
 from bot.rules.instances.ledger_age import EpochEntry, with_latest_ends
 from bot.rules.instances.watchdog import Ability, EndOrder, due
 from bot.rules.values.phrases import plural
-from bot.services.recovery.detection import LedgerComparison, begin, compare
+from bot.services.recovery.detection import begin
 from bot.services.runtime import epoch
 from bot.services.runtime.clock_guard import approved_now, waits_for_clouds
 from bot.services.runtime.context import Context
 from bot.services.runtime.disk_calls import DiskWriter
 from bot.services.runtime.ends_copy import EndsCopy, Sent, load, on_top_of, save
+from bot.services.runtime.ledger_comparison import LedgerComparison, compare
 from bot.services.sessions.copy_use import READ_S, AskOthers, CopyUse
 from bot.services.sessions.end_records import record_sent
 from ledger.core import StaleMove
@@ -169,8 +170,8 @@ class EndWatchdog:
         Beside an older ledger the copy keeps what it has: the latest end counts until operators accept the ledger.
         """
         self._compared, own = compared, self.ctx.epoch
-        if compared.accepted_at is not None:
-            own.accept(compared.accepted_at)
+        if compared.accepted is not None:
+            own.accept(compared.accepted)
         if not compared.is_older:
             self._set_aside = False
             own.note(compared.events, compared.newest, now)
@@ -324,7 +325,7 @@ class EndWatchdog:
         if self._compared is None or not self._compared.is_older:
             return
         async with self.ctx.db.write() as tx:
-            await begin(self.ctx, tx, self._compared.age, self.copy.rows, now)
+            await begin(self.ctx, tx, self._compared, self.copy.rows, now)
 
     async def watch_writes(self) -> None:
         """Page the operators when no write worked for 20 s, and notify them when one works again."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -10,7 +10,6 @@ from sqlalchemy import delete, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.engine.db import insert_for
-from ledger.kernel.grant import GrantKind
 from ledger.kernel.states import (
     LIVE_SESSION,
     OPEN_INSTANCE,
@@ -18,11 +17,11 @@ from ledger.kernel.states import (
     InstanceState,
     OrphanState,
 )
-from ledger.models import AdvanceApproval, Approval, GrantRow, Instance, Mark, Orphan, Session
+from ledger.models import AdvanceApproval, Approval, GrantRow, Instance, Mark, Orphan, Request, Session
 
 #: While this mark is there, nobody has accepted the ledger as it is. Its time is when its age was noticed.
 OLDER = "recovery/older"
-#: The ledger was accepted at this mark's time; its value is when the age had been noticed.
+#: The ledger was accepted at this mark's time. Its value is when the age had been noticed, and a line for each record.
 ACCEPTED = "recovery/accepted"
 _UNKNOWN = (Orphan.state == OrphanState.QUARANTINED, Orphan.instance_id.is_(None))
 
@@ -66,16 +65,30 @@ async def older_mark(tx: AsyncSession) -> Mark | None:
 
 
 class Accepted(NamedTuple):
-    """Say when operators accepted an older ledger, and when its age had been noticed."""
+    """Say when operators accepted an older ledger, when its age had been noticed, and by which records.
+
+    `records` has the time of the newest entry of each replica that named what the ledger lacks.
+    """
 
     at: datetime
     noticed_at: datetime
+    records: dict[str, datetime]
 
 
 async def accepted(tx: AsyncSession) -> Accepted | None:
     """Return the last time that operators accepted an older ledger."""
     mark = await tx.get(Mark, ACCEPTED, populate_existing=True)
-    return None if mark is None else Accepted(mark.at, datetime.fromisoformat(mark.value))
+    return None if mark is None else _accepted(mark)
+
+
+def _accepted(mark: Mark) -> Accepted:
+    noticed_at, *records = mark.value.splitlines()
+    by_replica = (line.split(" ", 1) for line in records)
+    return Accepted(
+        mark.at,
+        datetime.fromisoformat(noticed_at),
+        {replica: datetime.fromisoformat(at) for at, replica in by_replica},
+    )
 
 
 async def restored_at(tx: AsyncSession) -> datetime | None:
@@ -83,7 +96,7 @@ async def restored_at(tx: AsyncSession) -> datetime | None:
     marks = {mark.name: mark for mark in await tx.scalars(select(Mark).where(Mark.name.in_([OLDER, ACCEPTED])))}
     if (open_one := marks.get(OLDER)) is not None:
         return open_one.at
-    return datetime.fromisoformat(marks[ACCEPTED].value) if ACCEPTED in marks else None
+    return _accepted(marks[ACCEPTED]).noticed_at if ACCEPTED in marks else None
 
 
 async def note_older(tx: AsyncSession, text: str, at: datetime) -> None:
@@ -92,11 +105,12 @@ async def note_older(tx: AsyncSession, text: str, at: datetime) -> None:
     await tx.execute(insert.on_conflict_do_update(index_elements=["name"], set_={"value": text}))
 
 
-async def note_accepted(tx: AsyncSession, noticed_at: datetime, at: datetime) -> bool:
+async def note_accepted(tx: AsyncSession, noticed_at: datetime, at: datetime, records: Mapping[str, datetime]) -> bool:
     """Note that operators accept the ledger as it is. False when somebody else has done so meanwhile."""
     if (await tx.execute(delete(Mark).where(Mark.name == OLDER).returning(Mark.name))).first() is None:
         return False
-    values = {"value": noticed_at.isoformat(), "at": at}
+    lines = [noticed_at.isoformat(), *(f"{newest.isoformat()} {replica}" for replica, newest in records.items())]
+    values = {"value": "\n".join(lines), "at": at}
     insert = insert_for(tx, Mark).values(name=ACCEPTED, **values)
     await tx.execute(insert.on_conflict_do_update(index_elements=["name"], set_=values))
     return True
@@ -145,12 +159,6 @@ async def rows_of(tx: AsyncSession, instance_ids: Sequence[str]) -> tuple[dict[s
     return instances, {row.id: row for row in await tx.scalars(select(Session).where(Session.id.in_(ids)))}
 
 
-async def rents_anything(tx: AsyncSession) -> bool:
-    """Whether the ledger has an open instance, or an approval that may still buy one."""
-    row = await tx.scalar(select(Instance.id).where(Instance.state.in_(OPEN_INSTANCE)).limit(1))
-    if row is not None:
-        return True
-    spends = (GrantRow.state == GrantState.OPEN, GrantRow.kind != GrantKind.EXTEND)
-    grant = await tx.scalar(select(GrantRow.id).where(*spends).limit(1))
-    advance = select(AdvanceApproval.id).where(AdvanceApproval.state == GrantState.OPEN)
-    return grant is not None or await tx.scalar(advance.limit(1)) is not None
+async def was_used(tx: AsyncSession) -> bool:
+    """Whether a process has ever worked on this ledger: only one that runs takes a request."""
+    return await tx.scalar(select(Request.id).limit(1)) is not None

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 from bot.rules.instances.ledger_age import (
     NAMED,
+    AcceptedRecords,
     AgeEvidence,
     EpochEntry,
     LedgerAge,
@@ -49,6 +50,22 @@ def test_the_newest_entry_counts_and_a_restored_one_always() -> None:
     assert age_of([newer, ENTRY], HAS, 22) == LedgerAge(AgeEvidence.BEHIND, 3, AT + HOUR)
     restored = EpochEntry("restore", 0, AT, is_restored=True)
     assert age_of([restored, ENTRY], HAS, 22) == LedgerAge(AgeEvidence.RESTORED, 0, AT)
+
+
+def test_what_was_accepted_is_known_by_its_replica_and_never_by_a_clock_ahead_alone() -> None:
+    minute = timedelta(minutes=1)
+    accepted = AcceptedRecords(AT + 24 * HOUR, {"one": AT, "ahead": AT - HOUR})
+    others = (("one", AT), ("two", AT + minute), ("three", AT + 2 * minute))
+    assert [accepted.has(EpochEntry(name, 9, at)) for name, at in others] == [True, True, False]
+    # A record of a clock that was ahead is accepted by its name, by an operator whose clock is right.
+    accepted = AcceptedRecords(AT, {"ahead": AT + HOUR})
+    entries = [
+        EpochEntry("ahead", 9, AT + HOUR),
+        EpochEntry("ahead", 9, AT + 2 * HOUR),
+        EpochEntry("two", 9, AT + minute),
+    ]
+    assert [accepted.has(entry) for entry in entries] == [True, False, False]
+    assert not AcceptedRecords(AT, {}).has(EpochEntry("one", 9, AT - HOUR))
 
 
 def test_an_entry_names_the_newest_events_once() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from bot.rules.instances.ledger_age import AgeEvidence, LedgerAge
+from bot.rules.instances.ledger_age import AgeEvidence, EpochEntry, LedgerAge
 from bot.rules.instances.older_facts import LaterEnd, OlderFacts, facts_text, read_facts
 from ledger.kernel.must_end import MustEnd
 from ledger.kernel.states import InstanceState
@@ -43,3 +43,10 @@ def test_what_was_compared_counts_more_than_a_missing_record() -> None:
     assert facts.with_age(behind).age == behind
     assert facts.with_age(behind).with_age(LedgerAge(AgeEvidence.CONTRADICTED)).age == behind
     assert facts.with_age(behind).with_age(LedgerAge(AgeEvidence.BEHIND, 9, AT)).age.events == 9
+
+
+def test_the_newest_entry_of_each_replica_is_kept() -> None:
+    facts = OlderFacts(LedgerAge(AgeEvidence.BEHIND, 3, AT)).with_records([EpochEntry("one", 9, AT)])
+    facts = facts.with_records([EpochEntry("one", 8, AT - HOUR), EpochEntry("two", 9, AT + HOUR)])
+    assert facts.records == {"one": AT, "two": AT + HOUR}
+    assert read_facts(facts_text(facts)) == facts

@@ -158,7 +158,10 @@ _CREATES = (
     Guard(
         "nothing is bought in recovery mode",
         Law.DECISION,
-        (Edit("bot.services.runtime.recovery_mode", "    return bool(await recovery(tx))", "    return False"),),
+        (
+            Edit("bot.services.runtime.recovery_mode", "    return bool(await recovery(tx))", "    return False"),
+            Edit("bot.services.runtime.ledger_comparison", "self.is_older or self.orphan_since is not None", "False"),
+        ),
         test="tests/services/grants/test_hours_used.py"
         "::test_a_replacement_is_not_bought_after_the_approved_end_nor_in_recovery",
     ),
@@ -171,11 +174,7 @@ _CREATES = (
                 "    if clock_problem(ctx.clock):\n        return 0  # Nothing is claimed",
                 "    if False:\n        return 0  # Nothing is claimed",
             ),
-            Edit(
-                LAUNCH_SPEC,
-                "    if clock_problem(ctx.clock) or await recovery_mode.is_on(tx):",
-                "    if await recovery_mode.is_on(tx):",
-            ),
+            Edit(LAUNCH_SPEC, "    if clock_problem(ctx.clock) or (await compare(", "    if (await compare("),
         ),
         test="tests/services/runtime/test_clock_guard.py"
         "::test_ten_minutes_back_refuses_no_call_buys_nothing_and_is_paged_once",

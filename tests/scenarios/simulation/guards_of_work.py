@@ -15,6 +15,7 @@ KEPT = "if plight.at_risk is AtRisk.NOTHING or plight.waiting_usd > plight.limit
 
 LAUNCH, RECOVERY = "bot.services.instances.launch", "bot.services.recovery"
 RESTORES, RECORDS = "tests/services/recovery/test_restores.py", "tests/services/recovery/test_records.py"
+FAILOVER = "tests/services/recovery/test_database_failover.py"
 SIGNED = "tests/services/nodes/test_signed_ends.py"
 
 _RESTORES = (
@@ -23,7 +24,7 @@ _RESTORES = (
         Law.OLDER,
         (
             Edit(
-                f"{RECOVERY}.detection",
+                "bot.services.runtime.ledger_comparison",
                 "    return LedgerComparison(age, journal.events,",
                 "    return LedgerComparison(None, journal.events,",
             ),
@@ -88,6 +89,56 @@ _RESTORES = (
             ),
         ),
         test=f"{RESTORES}::test_without_any_record_operators_are_paged_twice_before_anything_ends",
+    ),
+    Guard(
+        "an acceptance stays",
+        Law.OLDER,
+        (
+            Edit(
+                f"{RECOVERY}.detection",
+                "    return last is not None and (compared.accepted",
+                "    return last is None and (compared.accepted",
+            ),
+        ),
+        test="tests/services/recovery/test_acceptance.py"
+        "::test_a_comparison_from_before_the_acceptance_begins_nothing_again",
+    ),
+    Guard(
+        "an acceptance names its records",
+        Law.OLDER,
+        (Edit("bot.rules.instances.ledger_age", "min(self.at, last + SAME_TIME)", "self.at"),),
+        test="tests/services/recovery/test_acceptance.py::test_an_acceptance_by_a_clock_ahead_hides_no_later_restore",
+    ),
+    Guard(
+        "the commit to send compares the ledger",
+        Law.OLDER,
+        (
+            Edit(
+                "bot.services.instances.launch_spec",
+                "(await compare(tx, ctx.epoch.entries())).stops_launches:",
+                "(await compare(tx, ())).stops_launches:",
+            ),
+        ),
+        test=f"{FAILOVER}::test_a_commit_to_send_compares_the_ledger_with_its_epoch",
+    ),
+    Guard(
+        "label before a row that this process has sent",
+        Law.OLDER,
+        (Edit("bot.services.instances.unknown_outcome", "    if row.id in ctx.sent_at_s:", "    if False:"),),
+        test=f"{FAILOVER}::test_what_this_process_has_just_sent_is_never_sent_again",
+    ),
+    Guard(
+        "a used ledger without a record",
+        Law.OLDER,
+        (
+            Edit(
+                "ledger.queries.recovery.older",
+                "    return await tx.scalar(select(Request.id).limit(1)) is not None",
+                "    return await tx.scalar(select(Instance.id).limit(1)) is not None",
+            ),
+        ),
+        test="tests/services/recovery/test_lost_records.py"
+        "::test_a_request_that_is_open_in_the_copy_is_not_approved_by_the_policy",
     ),
 )
 

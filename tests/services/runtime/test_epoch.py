@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.rules.instances.ledger_age import EpochEntry, NamedEvent
+from bot.rules.instances.ledger_age import AcceptedRecords, EpochEntry, NamedEvent
 from bot.services.runtime import epoch as epoch_module
 from bot.services.runtime.epoch import LOCK, NAME, NO_ANSWER, Epoch, load, restored_content
 from bot.services.runtime.event_content import named_event
@@ -110,10 +110,12 @@ def test_what_was_accepted_counts_no_more(tmp_path: Path) -> None:
     epoch.set_aside()
     epoch.note(2, NamedEvent("evt_2", "bb"), START + 3 * SECOND)
     assert [entry.position for entry in epoch.entries()] == [0, 5, 2]
-    epoch.accept(START + 2 * SECOND)
+    epoch.accept(
+        AcceptedRecords(START + 2 * SECOND, {"restore": START, f"one-{int(START.timestamp()) + 1}": START + SECOND})
+    )
     assert epoch.save()
     assert [(entry.replica, entry.position) for entry in load(tmp_path)] == [("one", 2)]
-    epoch.accept(START + 9 * SECOND)
+    epoch.accept(AcceptedRecords(START + 9 * SECOND, {"two": START}))
     assert epoch.entries() == (EpochEntry("one", 0, epoch.entries()[0].at),)
 
 

@@ -17,9 +17,9 @@ from ledger.queries.recovery.older import (
     note_older,
     older_mark,
     recovery,
-    rents_anything,
     restored_at,
     rows_of,
+    was_used,
 )
 from tests.support import rows
 from tests.support.clock import START
@@ -42,21 +42,21 @@ async def test_an_older_ledger_is_on_until_it_is_accepted(db: Database) -> None:
         assert mark is not None
         assert (mark.value, mark.at) == ("second", START)
     async with db.write() as tx:
-        assert await note_accepted(tx, START, START + 2 * MINUTE)
-        assert not await note_accepted(tx, START, START + 3 * MINUTE)
+        assert await note_accepted(tx, START, START + 2 * MINUTE, {"one of two": START, "two": START - MINUTE})
+        assert not await note_accepted(tx, START, START + 3 * MINUTE, {})
     async with db.read() as tx:
-        assert await accepted(tx) == Accepted(START + 2 * MINUTE, START)
+        assert await accepted(tx) == Accepted(START + 2 * MINUTE, START, {"one of two": START, "two": START - MINUTE})
         assert (await restored_at(tx), await older_mark(tx)) == (START, None)
         assert await recovery(tx) == Recovery(1, orphan.first_seen_at)
 
 
 async def test_what_is_not_sent_yet_counts_by_its_approval(db: Database) -> None:
     async with db.write() as tx:
-        assert not await rents_anything(tx)
+        assert not await was_used(tx)
         ready = await rows.instance(tx, InstanceState.READY)
     async with db.read() as tx:
         assert ready.state is InstanceState.READY
-        assert await rents_anything(tx)
+        assert await was_used(tx)
         later = START + timedelta(days=365)
         assert [one.session_id for one in await launches_approved_before(tx, later)] == [ready.session_id]
         assert await launches_approved_before(tx, START - MINUTE) == []
