@@ -108,6 +108,8 @@ class Place(Agenda, Truth):
     steps: int = 0
     #: The one restore of an older copy that a seed may have.
     restored: Restored | None = None
+    #: Whether that restore, or what operators do about it, is still to come.
+    is_expecting: bool = False
     _made: Any = field(default_factory=count)
     _late: set[asyncio.Task[Any]] = field(default_factory=set)
 
@@ -162,6 +164,11 @@ class Place(Agenda, Truth):
         await asyncio.gather(*self._late, return_exceptions=True)
         await self.engine.nodes.close()
         await self.ledger.close()
+
+    @property
+    def has_late_calls(self) -> bool:
+        """Whether a call of a process is still on its way to a cloud."""
+        return any(not task.done() for task in self._late)
 
     def _later(self, seconds: float, request: httpx.Request) -> None:
         async def arrive() -> None:
@@ -316,7 +323,8 @@ class Place(Agenda, Truth):
 
     def bill_differences(self, books: Books) -> list[str]:
         """The instances whose bill is not what the ledger says; bills must be settled."""
-        return list(differences(self.processes[0].life.ctx, books, self.instances(), self.unseen))
+        forgotten = self.restored.forgotten if self.restored is not None else frozenset[tuple[str, str]]()
+        return list(differences(self.processes[0].life.ctx, books, self.instances(), self.unseen, forgotten))
 
     def broken_promises(self, books: Books) -> list[str]:
         """What the whole history must show, and does not."""
