@@ -50,11 +50,15 @@ class UnknownMachine:
 
 @dataclass(frozen=True, slots=True)
 class OlderFacts:
-    """Why the ledger counts as older, and each difference from its records."""
+    """Why the ledger counts as older, and each difference from its records.
+
+    `is_undated`: no cloud had confirmed the clock when that was noticed, so the time of the note may be wrong.
+    """
 
     age: LedgerAge
     ends: tuple[LaterEnd, ...] = ()
     unknown: tuple[UnknownMachine, ...] = ()
+    is_undated: bool = False
 
     def with_age(self, age: LedgerAge) -> OlderFacts:
         """Return the facts with the greater of two ages; a comparison counts more than the lack of any record."""

@@ -308,7 +308,9 @@ class Place(Agenda, Truth):
         """What the ledger and the clouds' truth say that must never be. Bills are judged by `bill_differences`."""
         seen = truth(self.engine, self.clouds.values())
         found = await invariants.check(self.ledger, self.clock, seen, is_settled=healed, providers=self.providers)
-        found = [one for one in found if self.restored is None or not self.restored.explains(one, self.engine.creates)]
+        if found and self.restored is not None:
+            labels = {row.id: row.label for row in (await self.books()).instances}
+            found = [one for one in found if not self.restored.explains(one, self.engine.creates, labels)]
         return [str(one) for one in found if one.rule != REPLACED and (healed or not self._was_hidden(one))]
 
     def _was_hidden(self, one: invariants.Violation) -> bool:

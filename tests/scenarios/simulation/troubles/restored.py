@@ -5,7 +5,7 @@ The laws are held against the ledger of now, which lacks the part after its copy
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -57,19 +57,22 @@ class Restored:
         sent = [row for row in self.lost.instances if row.sent_at is not None]
         return any((name or "").lower().endswith(row.label) for row in sent)
 
-    def explains(self, violation: Violation, creates: Iterable[CreateCall]) -> bool:
-        """Whether the ledger lacks only what its lost part had.
+    def explains(self, violation: Violation, creates: Iterable[CreateCall], labels: Mapping[str, str]) -> bool:
+        """Whether the ledger lacks only what its lost part had; `labels` are those of its rows, by their ids.
 
-        A create that the lost part sent has no row in the copy, or an unsent one. A row whose create was refused in the
-        lost part may send another one; two creates of one row that both made something are never explained.
+        A create that the lost part sent has no row in the copy, or an unsent one. Another row of the same request may
+        have the same number now, and so the same label: after a new approval, which is judged by itself. A row of the
+        copy may send its create once more only where that of the lost part made nothing. Since the restore, each row
+        sends one.
         """
-        mine = [row for row in (*self.lost.instances, *self.copied.instances) if row.id == violation.subject]
-        labels = {row.label for row in mine}
+        label = labels.get(violation.subject, "")
         if violation.rule == "intent before instance":
-            return self.had(violation.subject) or any(self.had(label) for label in labels)
-        if violation.rule == "one send per row":
-            named = [one for one in creates if any((one.name or "").lower().endswith(label) for label in labels)]
-            return bool(labels) and any(one.at < self.at for one in named) and sum(1 for one in named if one.ref) < 2
+            return self.had(violation.subject) or self.had(label)
+        if violation.rule == "one send per row" and self.had(label):
+            named = [one for one in creates if (one.name or "").lower().endswith(label)]
+            is_copied = any(row.id == violation.subject for row in self.copied.instances)
+            made = sum(1 for one in named if one.ref)
+            return sum(1 for one in named if one.at > self.at) < 2 and (made < 2 or not is_copied)
         return False
 
     @property
@@ -104,9 +107,9 @@ class Restored:
 
 def broken(restored: Restored | None, truth: Truth, troubles: Troubles, books: Books) -> list[str]:
     """Name everything that a restore broke. Without a restore, the ledger never counts as older."""
-    older = [event.at for event in books.events if event.kind == EventKind.LEDGER_OLDER]
+    older = [n for n, event in enumerate(books.events) if event.kind == EventKind.LEDGER_OLDER]
     if restored is None:
-        return [f"a ledger that nobody restored is not older: {at:%H:%M:%S}" for at in older]
+        return [f"a ledger that nobody restored is not older: {books.events[n].at:%H:%M:%S}" for n in older]
     return [
         *_noticed(restored, books, older),
         *_early(restored, truth, troubles, books),
@@ -115,16 +118,19 @@ def broken(restored: Restored | None, truth: Truth, troubles: Troubles, books: B
     ]
 
 
-def _noticed(restored: Restored, books: Books, older: list[datetime]) -> Iterator[str]:
-    """An older ledger is noticed by any record, and without one where it rents something; then it is accepted."""
+def _noticed(restored: Restored, books: Books, older: list[int]) -> Iterator[str]:
+    """An older ledger is noticed by any record, and without one where it rents something; then it is accepted.
+
+    The order of the journal counts: a process notices its age before any cloud has confirmed its clock.
+    """
     rents = any(row.ended_at is None for row in restored.copied.instances)
     must = rents if restored.records is Records.NONE else restored.lacks_events
-    if must and not any(at >= restored.at for at in older):
+    if must and not any(n >= len(restored.copied.events) for n in older):
         yield f"an older ledger is noticed: nobody noticed the restore at {restored.at:%H:%M:%S}"
-    accepted = [event.at for event in books.events if event.kind == EventKind.LEDGER_ACCEPTED]
-    for at in older:
-        if not any(later >= at for later in accepted):
-            yield f"back to work: the ledger that was found older at {at:%H:%M:%S} was not accepted"
+    accepted = [n for n, event in enumerate(books.events) if event.kind == EventKind.LEDGER_ACCEPTED]
+    for number in older:
+        if not any(later > number for later in accepted):
+            yield f"back to work: the ledger found older at {books.events[number].at:%H:%M:%S} was not accepted"
 
 
 def _early(restored: Restored, truth: Truth, troubles: Troubles, books: Books) -> Iterator[str]:
