@@ -44,6 +44,7 @@ class LedgerComparison:
     newest: NamedEvent | None
     older_since: datetime | None
     accepted_at: datetime | None = None
+    newest_at: datetime | None = None
 
     @property
     def is_older(self) -> bool:
@@ -60,7 +61,8 @@ async def compare(tx: Tx, entries: Collection[EpochEntry]) -> LedgerComparison:
     if age is not None and (last := await accepted(tx)) is not None:
         since = [entry for entry in entries if entry.at > last.at]
         age = age_of(since, hashes, journal.events)
-    return LedgerComparison(age, journal.events, newest, journal.older_since, last.at if last else None)
+    newest_at = journal.newest.at if journal.newest is not None else None
+    return LedgerComparison(age, journal.events, newest, journal.older_since, last.at if last else None, newest_at)
 
 
 async def check_at_start(ctx: Context, copy: EndsCopy, me: str) -> None:
@@ -74,6 +76,9 @@ async def check_at_start(ctx: Context, copy: EndsCopy, me: str) -> None:
     if compared.accepted_at is not None:
         ctx.epoch.accept(compared.accepted_at)
     if age is not None:
+        if approved_now(ctx.clock) is None:
+            # Whatever this clock shows, it is not earlier than what the ledger and its records show.
+            now = max([now, seen_at(ctx, entries), *([compared.newest_at] if compared.newest_at else [])])
         async with ctx.db.write() as tx:
             await begin(ctx, tx, age, copy.rows, now)
         return
@@ -83,11 +88,11 @@ async def check_at_start(ctx: Context, copy: EndsCopy, me: str) -> None:
 
 
 def seen_at(ctx: Context, entries: Collection[EpochEntry]) -> datetime:
-    """Return the time that a new entry of the epoch gets: until a cloud confirms the clock, that of the newest one.
+    """Return the time that a new entry of the epoch gets: until a cloud confirms the clock, right after the newest one.
 
     An entry with a time to come would count as the newest until then, also once operators have accepted the ledger.
     """
-    return approved_now(ctx.clock) or max((entry.at for entry in entries), default=NO_TIME)
+    return approved_now(ctx.clock) or max((entry.at for entry in entries), default=NO_TIME) + timedelta.resolution
 
 
 async def _without_records(tx: Tx, me: str, now: datetime) -> LedgerAge | None:

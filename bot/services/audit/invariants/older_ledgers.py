@@ -17,26 +17,20 @@ TOGETHER = timedelta(seconds=10)
 
 
 def check(books: Books) -> list[Violation]:
-    """Check every launch that was sent, by the journal.
-
-    Its order counts as well as its times: a process notices the age before any cloud has confirmed its clock.
-    """
+    """Check every launch that was sent, by the journal."""
     spans = list(_spans(books))
     return [
         Violation(RULE, event.subject, f"it was sent at {event.at}, and the ledger had been found older at {since}")
-        for number, event in enumerate(books.events)
+        for event in books.events
         if event.kind == EventKind.INSTANCE_MOVED and event.after == InstanceState.SENDING and not event.reason
-        for noticed, since, until in spans
-        if event.actor == SYSTEM.ref
-        and noticed < number
-        and since + TOGETHER < event.at
-        and (until is None or event.at < until)
+        for since, until in spans
+        if event.actor == SYSTEM.ref and since + TOGETHER < event.at and (until is None or event.at < until)
     ]
 
 
-def _spans(books: Books) -> Iterator[tuple[int, datetime, datetime | None]]:
-    """Yield from which event and time until when the ledger was older and not accepted; None: it is so now."""
-    accepted = [(n, event.at) for n, event in enumerate(books.events) if event.kind == EventKind.LEDGER_ACCEPTED]
-    for number, event in enumerate(books.events):
+def _spans(books: Books) -> Iterator[tuple[datetime, datetime | None]]:
+    """Yield from when until when the ledger was found older and not accepted; None: it is so now."""
+    accepted = sorted(event.at for event in books.events if event.kind == EventKind.LEDGER_ACCEPTED)
+    for event in books.events:
         if event.kind == EventKind.LEDGER_OLDER:
-            yield number, event.at, next((at for n, at in accepted if n >= number), None)
+            yield event.at, next((at for at in accepted if at >= event.at), None)

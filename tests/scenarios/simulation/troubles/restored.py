@@ -121,16 +121,15 @@ def broken(restored: Restored | None, truth: Truth, troubles: Troubles, books: B
 def _noticed(restored: Restored, books: Books, older: list[int]) -> Iterator[str]:
     """An older ledger is noticed by any record, and without one where it rents something; then it is accepted.
 
-    The order of the journal counts: a process notices its age before any cloud has confirmed its clock.
+    A process notices it before any cloud has confirmed its clock, so the time of that event may be wrong.
     """
     rents = any(row.ended_at is None for row in restored.copied.instances)
     must = rents if restored.records is Records.NONE else restored.lacks_events
     if must and not any(n >= len(restored.copied.events) for n in older):
         yield f"an older ledger is noticed: nobody noticed the restore at {restored.at:%H:%M:%S}"
-    accepted = [n for n, event in enumerate(books.events) if event.kind == EventKind.LEDGER_ACCEPTED]
-    for number in older:
-        if not any(later > number for later in accepted):
-            yield f"back to work: the ledger found older at {books.events[number].at:%H:%M:%S} was not accepted"
+    accepted = [event for event in books.events if event.kind == EventKind.LEDGER_ACCEPTED]
+    for number in older[len(accepted) :]:
+        yield f"back to work: the ledger found older at {books.events[number].at:%H:%M:%S} was not accepted"
 
 
 def _early(restored: Restored, truth: Truth, troubles: Troubles, books: Books) -> Iterator[str]:
