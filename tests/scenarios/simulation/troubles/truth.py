@@ -10,7 +10,7 @@ from providers.sandbox.engine import Engine, SandboxCloud, TrueInstance
 from providers.sandbox.timeline import BilledTime
 
 
-@dataclass(kw_only=True)
+@dataclass
 class Truth:
     """The clouds at which a seed rents, and the engine in which they run."""
 
