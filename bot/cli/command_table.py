@@ -249,7 +249,7 @@ COMMANDS: Mapping[str, CommandEntry] = MappingProxyType(
                 at="commands.instances:unreachable_app",
             ),
             recover=_entry(
-                "List orphans and differences after a lost or restored ledger; accept it.",
+                "List what a restored ledger lacks, and accept it as it is.",
                 "POST /recover, POST /recover/accept, GET /orphans",
                 at="commands.instances",
             ),

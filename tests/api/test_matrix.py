@@ -92,6 +92,7 @@ HARMLESS = {
     "no_delegation",
     "unknown_team",
     "cannot_migrate",
+    "not_older",
 }
 OWNER, OTHER, APPROVER, PERSON, ADMIN = "atlas", "hermes", "operator:ben", "operator:eve", "admin"
 #: Somebody to whom the session of atlas is offered, who has not accepted it.

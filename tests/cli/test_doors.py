@@ -48,9 +48,9 @@ HERE_ONLY = {
     "completion": "is for this machine's shell",
     "practice": "serves the practice workspace",
     "docs": "writes this repository's pages",
+    "backup": "writes a file of this machine, also while nothing is served",
+    "restore": "replaces the ledger while nothing is served",
 }
-
-
 #: What only programs read.
 STREAMS = {"GET /api/v1/events"}
 

@@ -15,7 +15,7 @@ from http import HTTPStatus
 from ledger.kernel.end_reason import APPROVED, EndGroup, EndReason, reasons
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.grant import GrantKind
-from ledger.kernel.states import GrantState, RequestState, SessionState
+from ledger.kernel.states import GrantState, InstanceState, RequestState, SessionState
 from ledger.models import Instance, Session
 from ledger.queries.audit import Books
 from providers.sandbox.engine import CreateCall, TrueInstance
@@ -152,10 +152,13 @@ def _refusals(truth: Truth, books: Books, facts: Facts) -> Iterator[str]:
     Whether the next ones do is a matter of the launch's patience.
     """
     refused_at: dict[str, datetime] = {}
+    unknown_at = {event.subject: event.at for event in books.events if event.after == InstanceState.UNKNOWN}
     for call in truth.engine.creates:
         row = _row(facts, call) if call.status == HTTPStatus.TOO_MANY_REQUESTS else None
         if row is None or row.sent_at is None:
             continue
+        if row.id in unknown_at and unknown_at[row.id] <= call.at:
+            continue  # Nobody read the refusal: the process that sent the call was killed, and the call came late.
         before, refused_at[row.request_id] = refused_at.get(row.request_id), call.at
         if before is not None and call.at < before + AGAIN:
             continue

@@ -133,6 +133,10 @@ async def test_a_refused_create_whose_approval_is_dropped_at_once_is_named(w: Wo
     event.after, event.at, event.actor = "failed", call.at + timedelta(seconds=2), "system:ticker"
     seen = Seen(here.truth, here.troubles, w.clock.now())
     assert "a refusal for too many calls is waited out" in "\n".join(broken(seen, books))
+    (row, *_) = books.instances
+    sent = next(each for each in books.events if each.subject == row.id)
+    sent.after, sent.at = "unknown", call.at - timedelta(seconds=2)  # It came after its sender was killed.
+    assert broken(seen, books) == []
     assert request_id
 
 
