@@ -50,13 +50,17 @@ class UnknownMachine:
 
 @dataclass(frozen=True, slots=True)
 class OlderFacts:
-    """Why the ledger counts as older, and each difference from its records."""
+    """Why the ledger counts as older, and each difference from its records.
+
+    `is_undated`: no cloud had confirmed the clock when that was noticed, so the time of the note may be wrong.
+    """
 
     age: LedgerAge
     ends: tuple[LaterEnd, ...] = ()
     unknown: tuple[UnknownMachine, ...] = ()
     #: The newest entry of each replica that names what the ledger lacks.
     records: Mapping[str, datetime] = field(default_factory=dict)
+    is_undated: bool = False
 
     def with_records(self, entries: Iterable[EpochEntry]) -> OlderFacts:
         """Return the facts with further entries that name what the ledger lacks."""

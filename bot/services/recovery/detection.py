@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
-from bot.rules.instances.ledger_age import AgeEvidence, LedgerAge, age_page
+from bot.rules.instances.ledger_age import AgeEvidence, EpochEntry, LedgerAge, age_page
 from bot.rules.instances.older_facts import LaterEnd, OlderFacts, read_facts
 from bot.services.instances.transitions import ends_at
 from bot.services.notifications.paging import page_in
+from bot.services.runtime.clock_guard import approved_now
 from bot.services.runtime.context import Context
 from bot.services.runtime.ends_copy import EndsCopy
 from bot.services.runtime.ledger_comparison import LedgerComparison, accepted_records, compare
@@ -24,6 +25,8 @@ from ledger.queries.recovery.older import older_mark, rows_of, was_used
 
 #: The next page comes so much before its pause ends.
 EARLY = timedelta(seconds=60)
+#: An entry that no clock has dated yet is older than all others.
+NO_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 async def check_at_start(ctx: Context, copy: EndsCopy, me: str) -> None:
@@ -37,12 +40,23 @@ async def check_at_start(ctx: Context, copy: EndsCopy, me: str) -> None:
     if compared.accepted is not None:
         ctx.epoch.accept(compared.accepted)
     if compared.age is not None:
+        if approved_now(ctx.clock) is None:
+            # Whatever this clock shows, it is not earlier than what the ledger and its records show.
+            now = max([now, seen_at(ctx, entries), *([compared.newest_at] if compared.newest_at else [])])
         async with ctx.db.write() as tx:
             await begin(ctx, tx, compared, copy.rows, now)
         return
     ctx.epoch.confirm(entries)
-    ctx.epoch.note(compared.events, compared.newest, now)
+    ctx.epoch.note(compared.events, compared.newest, seen_at(ctx, entries))
     await ctx.epoch.write()
+
+
+def seen_at(ctx: Context, entries: Collection[EpochEntry]) -> datetime:
+    """Return the time that a new entry of the epoch gets: until a cloud confirms the clock, right after the newest one.
+
+    An entry with a time to come would count as the newest until then, also once operators have accepted the ledger.
+    """
+    return approved_now(ctx.clock) or max((entry.at for entry in entries), default=NO_TIME) + timedelta.resolution
 
 
 async def _without_records(tx: Tx, me: str, now: datetime) -> LedgerAge | None:
@@ -73,13 +87,16 @@ async def begin(ctx: Context, tx: Tx, compared: LedgerComparison, records: Seque
         facts = OlderFacts(age)
     else:
         return
+    undated, is_new_time = approved_now(ctx.clock) is None, False
+    if before is None or not undated:
+        facts, is_new_time = replace(facts, is_undated=undated), before is not None and before.is_undated
     instances, sessions = await rows_of(tx, [record.instance_id for record in records])
     facts = facts.with_records(compared.lacking)
     facts = facts.with_unknown([record for record in records if record.instance_id not in instances])
     facts = facts.with_ends(await _take_later_ends(tx, records, instances, sessions, now))
     await note(tx, facts, before, now)
     # A little early, so that the next page is there before the ends that wait for it.
-    since = now - mark.at + EARLY if mark is not None else timedelta()
+    since = now - mark.at + EARLY if mark is not None and not is_new_time else timedelta()
     number = int(since.total_seconds() // ctx.timing.recovery_page_s)
     subject = f"{SUBJECT}/{number}" if number else SUBJECT
     if await page_in(ctx, tx, subject, age_page(facts.age, facts.differences), now):

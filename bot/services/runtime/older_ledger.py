@@ -22,11 +22,15 @@ LATER_END = "A record knows this end. The extension is in the part of the ledger
 
 
 async def note(tx: Tx, facts: OlderFacts, before: OlderFacts | None, now: datetime) -> None:
-    """Store how the ledger differs from its records, and record once that it is older."""
+    """Store how the ledger differs from its records, and record once that it is older.
+
+    A note from before a cloud confirmed the clock gets its time as soon as one has.
+    """
     if before is None:
         record(tx, now, SYSTEM, SUBJECT, EventKind.LEDGER_OLDER, reason=facts.sentences[0])
     if facts != before:
-        await note_older(tx, facts_text(facts), now)
+        is_dated_anew = before is not None and before.is_undated and not facts.is_undated
+        await note_older(tx, facts_text(facts), now, is_dated_anew=is_dated_anew)
 
 
 async def contradicted(tx: Tx, now: datetime, ends: Sequence[LaterEnd] = ()) -> None:

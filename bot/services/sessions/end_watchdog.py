@@ -19,7 +19,7 @@ from bot.rules.approvals.approvers import slack_account
 from bot.rules.instances.ledger_age import EpochEntry, with_latest_ends
 from bot.rules.instances.watchdog import Ability, EndOrder, due
 from bot.rules.values.phrases import plural
-from bot.services.recovery.detection import begin
+from bot.services.recovery.detection import begin, seen_at
 from bot.services.runtime import epoch
 from bot.services.runtime.clock_guard import approved_now, waits_for_clouds
 from bot.services.runtime.context import Context
@@ -174,7 +174,7 @@ class EndWatchdog:
             own.accept(compared.accepted)
         if not compared.is_older:
             self._set_aside = False
-            own.note(compared.events, compared.newest, now)
+            own.note(compared.events, compared.newest, seen_at(self.ctx, own.entries()))
             return rows, rows, own.entries()[-1]
         if compared.age is not None and not self._set_aside:
             own.set_aside()

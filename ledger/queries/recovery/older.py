@@ -99,10 +99,14 @@ async def restored_at(tx: AsyncSession) -> datetime | None:
     return _accepted(marks[ACCEPTED]).noticed_at if ACCEPTED in marks else None
 
 
-async def note_older(tx: AsyncSession, text: str, at: datetime) -> None:
-    """Note that the ledger is older than its records, with what is known of it; a note that is there keeps its time."""
+async def note_older(tx: AsyncSession, text: str, at: datetime, *, is_dated_anew: bool = False) -> None:
+    """Note that the ledger is older than its records, with what is known of it.
+
+    A note that is there keeps its time, unless it `is_dated_anew`.
+    """
+    values = {"value": text, "at": at} if is_dated_anew else {"value": text}
     insert = insert_for(tx, Mark).values(name=OLDER, value=text, at=at)
-    await tx.execute(insert.on_conflict_do_update(index_elements=["name"], set_={"value": text}))
+    await tx.execute(insert.on_conflict_do_update(index_elements=["name"], set_=values))
 
 
 async def note_accepted(tx: AsyncSession, noticed_at: datetime, at: datetime, records: Mapping[str, datetime]) -> bool:

@@ -21,12 +21,17 @@ REPLACED = "the ledger agrees with the bill"
 
 
 def differences(
-    ctx: Context, books: Books, instances: Iterable[TrueInstance], unseen: Collection[str] = ()
+    ctx: Context,
+    books: Books,
+    instances: Iterable[TrueInstance],
+    unseen: Collection[str] = (),
+    forgotten: Collection[tuple[str, str]] = (),
 ) -> Iterator[str]:
     """Name every instance whose bill is not what was booked, nor in the range that was reported as unreconciled.
 
     `unseen` vanished by themselves before the ledger had them. Nobody can know of one that did so after its create was
-    given up.
+    given up. `forgotten` had their rows in the part of the ledger that a restore of an older copy has lost: where no
+    orphan was found of one, it had ended before anybody could look, and nothing is left that knows of it.
     """
     given_up = {(row.cloud, row.name): row.ended_at for row in books.instances if row.state is InstanceState.TOMBSTONE}
     booked: defaultdict[str, Decimal] = defaultdict(Decimal)
@@ -54,7 +59,7 @@ def differences(
         found = ranges.get((item.cloud, item.ref)) or ranges.get((item.cloud, item.name or ""))
         bill = item.total_usd
         if found is None:
-            if bill > CENT:
+            if bill > CENT and (item.cloud, item.ref) not in forgotten:
                 yield f"nothing is unseen: {item.cloud} {item.ref} cost ${bill:.4f}, and no row has it"
             continue
         margin = max(SHARE * bill, LEAST_USD if found[0] == found[1] else CENT)

@@ -17,6 +17,7 @@ LAUNCH, RECOVERY = "bot.services.instances.launch", "bot.services.recovery"
 RESTORES, RECORDS = "tests/services/recovery/test_restores.py", "tests/services/recovery/test_records.py"
 FAILOVER = "tests/services/recovery/test_database_failover.py"
 SIGNED = "tests/services/nodes/test_signed_ends.py"
+UNCONFIRMED = "tests/services/recovery/test_unconfirmed_clock.py"
 
 _RESTORES = (
     Guard(
@@ -30,6 +31,19 @@ _RESTORES = (
             ),
         ),
         test=f"{RESTORES}::test_what_people_had_ended_since_the_copy_is_not_bought_again",
+        seed=5050,
+    ),
+    Guard(
+        "a confirmed clock dates an older ledger",
+        Law.OLDER,
+        (
+            Edit(
+                f"{RECOVERY}.detection",
+                "    undated, is_new_time = approved_now(ctx.clock) is None, False",
+                "    undated, is_new_time = False, False",
+            ),
+        ),
+        test=f"{UNCONFIRMED}::test_what_was_approved_before_is_void_also_when_a_wrong_clock_noticed_the_age",
     ),
     Guard(
         "the epoch before the create",

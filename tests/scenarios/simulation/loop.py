@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import heapq
 import selectors
-from collections.abc import Callable, Coroutine, Generator, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator
 from contextvars import Context, ContextVar
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from itertools import count
 from typing import Any, Protocol
 
 from tests.support.clock import SteppedClock
 
 Call = Callable[[], Any]
+Act = Callable[[], Awaitable[None]]
 
 
 class Stepper(Protocol):
@@ -126,3 +131,41 @@ def _task(loop: asyncio.AbstractEventLoop, coro: Any, *, context: Context | None
     task: asyncio.Task[Any] = asyncio.Task(SteppedCoroutine(coro, stepper), loop=loop, context=context)
     stepper.joined(task)
     return task
+
+
+@dataclass(kw_only=True)
+class Agenda:
+    """What is to happen when, and what has happened."""
+
+    clock: SimulatedClock
+    agenda: list[tuple[datetime, int, Act]] = field(default_factory=list)
+    #: What happened, in order, for people who read why a seed fails.
+    history: list[str] = field(default_factory=list)
+    began_at: datetime = field(init=False)
+    _order: Any = field(default_factory=count)
+
+    def __post_init__(self) -> None:
+        self.began_at = self.now
+
+    @property
+    def now(self) -> datetime:
+        """The true time."""
+        return self.clock.now()
+
+    @property
+    def elapsed_s(self) -> float:
+        """How long this seed has been played, in simulated seconds."""
+        return (self.now - self.began_at).total_seconds()
+
+    def note(self, what: str) -> None:
+        """Add a line to the history."""
+        self.history.append(f"{self.now:%H:%M:%S.%f} {what}")
+
+    def after(self, seconds: float, act: Act) -> None:
+        """Do something later."""
+        heapq.heappush(self.agenda, (self.now + timedelta(seconds=seconds), next(self._order), act))
+
+    async def do_what_is_due(self) -> None:
+        """Do everything whose time has come."""
+        while self.agenda and self.agenda[0][0] <= self.now:
+            await heapq.heappop(self.agenda)[2]()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import partial
@@ -174,8 +175,8 @@ class People:
             who = [person(self.place.random.choice((*OWNERS, STRANGER))) for _ in who]
 
         async def click(actor: Actor, hands: World) -> Reply:
-            view = await hands.view(request_id)
-            seen = amended_terms(view.request, view.approvals).digest
+            view = await _view(request_id, hands)
+            seen = amended_terms(view.request, view.approvals).digest if view is not None else ""
             return await decisions.decide(hands.ctx, Decide(token, facts(actor), seen=seen))
 
         replies = await asyncio.gather(*(self.place.by_a_process(partial(click, actor)) for actor in who[:times]))
@@ -213,12 +214,19 @@ class People:
             self._note(what, request_id, await self.place.by_a_process(lambda w: power.switch(w.ctx, order)))
 
     async def _view(self, request_id: str) -> RequestView | None:
-        return await self.place.by_a_process(lambda hands: hands.view(request_id))
+        return await self.place.by_a_process(partial(_view, request_id))
 
     def _note(self, what: str, about: str, reply: Reply | None) -> None:
         code = str(reply.code) if reply is not None else "no answer"
         self.replies[f"{what}: {code}"] = self.replies.get(f"{what}: {code}", 0) + 1
         self.place.note(f"{what} {about}: {code}")
+
+
+async def _view(request_id: str, hands: World) -> RequestView | None:
+    """What the ledger knows of a request; nothing where a restored copy is older than it."""
+    with suppress(LookupError):
+        return await hands.view(request_id)
+    return None
 
 
 async def _volume(command: Provision, hands: World) -> Reply:

@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-import heapq
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import count
+from pathlib import Path
 from random import Random
 from typing import Any, TypeVar
 from unittest import mock
 
 import httpx
-from sqlalchemy import select
+from sqlalchemy import make_url, select
 from starlette.applications import Starlette
 
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.timing import Timing
 from bot.services.audit import invariants
 from bot.services.nodes import checkins
+from bot.services.recovery.detection import check_at_start
+from bot.services.runtime import ends_copy
 from bot.services.runtime.clock_guard import CONFIRM_S, GuardedClock
+from bot.services.runtime.epoch import Epoch
 from ledger.engine.db import Database
 from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.states import RequestState
@@ -43,20 +46,20 @@ from tests.scenarios.simulation.bill_pages import confirm_explained
 from tests.scenarios.simulation.bills import REPLACED, differences
 from tests.scenarios.simulation.connection import Connections
 from tests.scenarios.simulation.line import Line, Weather
-from tests.scenarios.simulation.loop import SimulatedClock
+from tests.scenarios.simulation.loop import Agenda, SimulatedClock
 from tests.scenarios.simulation.process import Door, Interrupted, Process, settled
 from tests.scenarios.simulation.reach import NumberedPorts, NumberedReach
 from tests.scenarios.simulation.swarm import CLOUDS, Profile, draw
 from tests.scenarios.simulation.troubles.checkins import CHECKIN_S, LOOKED_AT_S, CheckIns
 from tests.scenarios.simulation.troubles.kinds import ABOUT_AGENTS, Kind, Stretch, Troubles
 from tests.scenarios.simulation.troubles.kinds import draw as draw_troubles
+from tests.scenarios.simulation.troubles.restored import Restored
 from tests.scenarios.simulation.troubles.truth import Truth
 from tests.support.clock import MachineClock
 from tests.support.wire import NODES_URL, Wire, wired
 from tests.support.world import World
 
 T = TypeVar("T")
-Act = Callable[[], Awaitable[None]]
 APPROVERS = ("UBOB", "UCAROL")
 CREDIT_USD = Decimal(100_000)
 #: The longest jump: jobs have a pace, and a killed process holds its claims for minutes.
@@ -73,14 +76,13 @@ PACES_S = {name: BOOKED_S if name in ("clock", "metering", "drift") else SELDOM_
 LABEL_SEARCH_S, OUTBOX_RETRY_S = 30.0, 10.0
 
 
-@dataclass
-class Place(Truth):
+@dataclass(kw_only=True)
+class Place(Agenda, Truth):
     """Everything around the processes, and they themselves."""
 
     seed: int
     random: Random
     db_url: str
-    clock: SimulatedClock
     app: Starlette
     profile: Profile
     weather: Weather
@@ -92,9 +94,6 @@ class Place(Truth):
     #: Where the processes run; one that was killed starts again on the same machine.
     machines: list[MachineClock] = field(default_factory=list)
     processes: list[Process] = field(default_factory=list)
-    agenda: list[tuple[datetime, int, Act]] = field(default_factory=list)
-    #: What happened, in order, for people who read why a seed fails.
-    history: list[str] = field(default_factory=list)
     #: What must never be, with the moment at which it was seen first.
     violations: list[str] = field(default_factory=list)
     #: The adapters of the newest process, which say how their clouds bill.
@@ -107,31 +106,12 @@ class Place(Truth):
     unseen: set[str] = field(default_factory=set)
     kills: int = 0
     steps: int = 0
-    began_at: datetime = field(init=False)
-    _order: Any = field(default_factory=count)
+    #: The one restore of an older copy that a seed may have.
+    restored: Restored | None = None
+    #: Whether that restore, or what operators do about it, is still to come.
+    is_expecting: bool = False
     _made: Any = field(default_factory=count)
     _late: set[asyncio.Task[Any]] = field(default_factory=set)
-
-    def __post_init__(self) -> None:
-        self.began_at = self.now
-
-    @property
-    def now(self) -> datetime:
-        """The true time."""
-        return self.clock.now()
-
-    @property
-    def elapsed_s(self) -> float:
-        """How long this seed has been played, in simulated seconds."""
-        return (self.now - self.began_at).total_seconds()
-
-    def note(self, what: str) -> None:
-        """Add a line to the history."""
-        self.history.append(f"{self.now:%H:%M:%S.%f} {what}")
-
-    def after(self, seconds: float, act: Act) -> None:
-        """Do something later."""
-        heapq.heappush(self.agenda, (self.now + timedelta(seconds=seconds), next(self._order), act))
 
     def a_process(self) -> Process | None:
         """One that works now, by chance."""
@@ -169,6 +149,7 @@ class Place(Truth):
         # Only jobs that this process has: one that never runs would stay due, and time would go on second by second.
         own = process.life.next_s
         own |= {name: later_s for name in own if paces_s[name] == SELDOM_S}
+        process.life.ctx.epoch = Epoch((self.folder,), f"process-{number}")
         process.life.ctx.reach = NumberedReach(self.engine.ssh_ports)
         self.providers = process.life.ctx.providers
         return process
@@ -184,6 +165,11 @@ class Place(Truth):
         await self.engine.nodes.close()
         await self.ledger.close()
 
+    @property
+    def has_late_calls(self) -> bool:
+        """Whether a call of a process is still on its way to a cloud."""
+        return any(not task.done() for task in self._late)
+
     def _later(self, seconds: float, request: httpx.Request) -> None:
         async def arrive() -> None:
             await asyncio.sleep(seconds)
@@ -197,8 +183,7 @@ class Place(Truth):
         """Let everything happen until then, from due time to due time, or until so many steps or a crash."""
         last, kills = self.steps + (steps or 1_000_000), self.kills
         while self.now < until and self.steps < last and (steps is None or self.kills == kills):
-            while self.agenda and self.agenda[0][0] <= self.now:
-                await heapq.heappop(self.agenda)[2]()
+            await self.do_what_is_due()
             await self._turns()
             for name in self.profile.clouds:
                 await self.clouds[name].tick()
@@ -279,10 +264,30 @@ class Place(Truth):
         down_s = 0.0 if self.weather.is_calm else self.random.choice((0.0, 5.0, 60.0, 600.0))
         self.note(f"process {dead.number} died after {dead.steps} steps, and is away for {down_s:.0f} s")
 
-        async def again() -> None:
-            self.processes.append(self.begin(dead.number, dead.machine))
+        self.after(down_s, partial(self.start, dead.number, dead.machine))
 
-        self.after(down_s, again)
+    async def start(self, number: int, machine: MachineClock) -> None:
+        """Start a process on a machine; first it compares the ledger with the records beside it, as production does."""
+        process = self.begin(number, machine)
+        self.processes.append(process)
+        name, copy = process.life.ctx.epoch.replica, ends_copy.load(self.folder / ends_copy.NAME)
+        with suppress(Interrupted):
+            await process.do(check_at_start(process.life.ctx, copy, name))
+
+    async def kill_all(self) -> None:
+        """Kill every process at once; nobody reads the ledger any more."""
+        dead, self.processes = self.processes, []
+        for one in dead:
+            one.cut()
+            await one.bury()
+        self.kills += len(dead)
+        await self.ledger.close()
+        del self.ledger
+
+    @property
+    def folder(self) -> Path:
+        """The data folder of the deployment: the ledger, and beside it the records that know how old it must be."""
+        return Path(str(make_url(self.db_url).database)).parent
 
     @cached_property
     def ledger(self) -> Database:
@@ -303,6 +308,9 @@ class Place(Truth):
         """What the ledger and the clouds' truth say that must never be. Bills are judged by `bill_differences`."""
         seen = truth(self.engine, self.clouds.values())
         found = await invariants.check(self.ledger, self.clock, seen, is_settled=healed, providers=self.providers)
+        if found and self.restored is not None:
+            labels = {row.id: row.label for row in (await self.books()).instances}
+            found = [one for one in found if not self.restored.explains(one, self.engine.creates, labels)]
         return [str(one) for one in found if one.rule != REPLACED and (healed or not self._was_hidden(one))]
 
     def _was_hidden(self, one: invariants.Violation) -> bool:
@@ -317,7 +325,8 @@ class Place(Truth):
 
     def bill_differences(self, books: Books) -> list[str]:
         """The instances whose bill is not what the ledger says; bills must be settled."""
-        return list(differences(self.processes[0].life.ctx, books, self.instances(), self.unseen))
+        forgotten = self.restored.forgotten if self.restored is not None else frozenset[tuple[str, str]]()
+        return list(differences(self.processes[0].life.ctx, books, self.instances(), self.unseen, forgotten))
 
     def broken_promises(self, books: Books) -> list[str]:
         """What the whole history must show, and does not."""
@@ -375,7 +384,8 @@ async def place(db_url: str, seed: int, clock: SimulatedClock) -> AsyncIterator[
             engine.nodes._client = httpx.AsyncClient(transport=door, trust_env=False)
         try:
             built.machines = [MachineClock(clock) for _ in range(profile.replicas)]
-            built.processes = [built.begin(number, machine) for number, machine in enumerate(built.machines)]
+            for number, machine in enumerate(built.machines):
+                await built.start(number, machine)
             yield built
         finally:
             await built.close()

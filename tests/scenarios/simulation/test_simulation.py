@@ -19,6 +19,7 @@ pytestmark = pytest.mark.usefixtures("cleaned_up")
 #: what a seed has found is kept as a test of the service, too.
 SEEDS = (
     4,  # A process is killed, and several clouds refuse, lose and delay calls.
+    5050,  # An older copy of the ledger is restored, and an operator adopts a machine that it lacks.
 )
 
 

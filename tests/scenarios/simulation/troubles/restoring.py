@@ -1,0 +1,224 @@
+"""Restore an older copy of the ledger in the middle of a seed, and let operators go on with it.
+
+All processes die at once, as a machine does. The ledger's file is replaced by a copy that was taken earlier; the
+records beside it stay, or some of them are lost. Then everybody starts again, and an operator answers the page after a
+while.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from functools import partial
+from pathlib import Path
+from random import Random
+
+from bot.services.instances import reconcile
+from bot.services.instances.adoption import Adopt, adopt_orphan
+from bot.services.recovery import acceptance
+from bot.services.runtime import ends_copy, recovery_mode
+from bot.services.runtime.commands import Reply
+from bot.services.runtime.epoch import NAME as EPOCH
+from bot.services.runtime.older_ledger import SUBJECT
+from bot.services.sessions.end_watchdog import EndWatchdog
+from ledger.engine.db import Database
+from ledger.kernel.actor import Actor, ActorKind
+from ledger.kernel.states import OrphanState
+from ledger.models import Orphan
+from ledger.queries.audit import read_books
+from ledger.queries.orphans import every_orphan
+from ledger.queries.recovery.older import older_mark
+from tests.scenarios.simulation.place import APPROVERS, Place
+from tests.scenarios.simulation.process import Interrupted, Process
+from tests.scenarios.simulation.troubles.restored import Records, Restored
+from tests.support.world import CHANNEL, World, facts
+
+#: Of 100 seeds, so many restore a copy; of 3 of them, one does so after the other faults have ended, hours later.
+RESTORED = 25.0
+AT_S, LATE_S = (600.0, 2600.0), (2700.0, 6000.0)
+#: How old the copy is at least, and what is left beside it.
+YOUNGEST_S = 60.0
+LEFT = (Records.BOTH, Records.BOTH, Records.BOTH, Records.EPOCH, Records.NONE)
+DOWN_S = (0.0, 5.0, 60.0, 600.0)
+#: When an operator answers the page, and how often they look. Some are asked twice before that.
+ANSWERED_S = (60.0, 2700.0)
+LOOKS_S, SELDOM_S = 120.0, 600.0
+#: A real end watchdog looks every five seconds, which would cost most of a seed. It is stepped while it matters: right
+#: before the kill, and until its orders are recorded.
+WATCHES_S = 60.0
+#: How often an operator tries to adopt an orphan before it is condemned, and of 100 how many are condemned at once.
+TRIES, UNWANTED = 3, 30.0
+ADOPTED_H = (Decimal("0.25"), Decimal("0.5"))
+OPERATOR = Actor(ActorKind.OPERATOR, "ada")
+OWNER, DECIDER = Actor(ActorKind.SLACK, "UALICE", "T1"), Actor(ActorKind.SLACK, APPROVERS[0], "T1")
+
+
+def plan(here: Place) -> None:
+    """Put the seed's restore on the agenda, if it has one. It has a stream of its own: other seeds stay as they are."""
+    random = Random(f"{here.seed} restore")
+    if random.uniform(0, 100) >= RESTORED:
+        return
+    at_s = random.uniform(*(LATE_S if random.randrange(3) == 0 else AT_S))
+    copied_s = at_s - random.uniform(YOUNGEST_S, at_s)
+    restore = Restore(here, random, random.choice(LEFT), here.folder / "copy.db")
+    here.is_expecting = True
+    here.after(copied_s, restore.copy)
+    here.after(at_s, restore.restore)
+
+
+@dataclass
+class Restore:
+    """One restore: the copy, what was lost, the watchdogs of the processes that came after, and the operator."""
+
+    here: Place
+    random: Random
+    records: Records
+    path: Path
+    dogs: dict[Process, EndWatchdog] = field(default_factory=dict)
+    tries: dict[str, int] = field(default_factory=dict)
+
+    async def copy(self) -> None:
+        """Copy the ledger as it is now."""
+        self.here.note("the ledger is copied")
+        _copy(self.here.folder / _name(self.here), self.path)
+        self.copied_at = self.here.now
+
+    async def restore(self) -> None:
+        """Kill everybody, put the copy in the ledger's place, and start again."""
+        here = self.here
+        if not await self._watch():
+            here.after(WATCHES_S / 2, self.restore)  # The records are those of a process that worked.
+            return
+        lost = await here.books()
+        await here.kill_all()
+        _replace(here.folder / _name(here), self.path)
+        for name in _lost(self.records):
+            (here.folder / name).unlink(missing_ok=True)
+        copied = await read_books(here.ledger)
+        here.restored = Restored(self.copied_at, here.now, self.records, lost, copied)
+        here.note(
+            f"a copy of {self.copied_at:%H:%M:%S} is restored, which lacks {len(lost.events) - len(copied.events)} "
+            f"events: {self.records}"
+        )
+        down_s = self.random.choice(DOWN_S)
+        for number, machine in enumerate(here.machines):
+            here.after(down_s, partial(here.start, number, machine))
+        here.after(down_s, self.watch)
+        here.after(down_s + self.random.uniform(*ANSWERED_S), self.answer)
+
+    # ── the end watchdog ─────────────────────────────────────────────────────────────────────────
+
+    async def watch(self) -> None:
+        """Let the end watchdog look while the ledger is older, and until what it sent is recorded."""
+        await self._watch()
+        sent = ends_copy.load(self.here.folder / ends_copy.NAME).sent
+        if self.here.is_expecting or sent:
+            self.here.after(WATCHES_S, self.watch)
+
+    async def _watch(self) -> bool:
+        """Let the watchdog of a process look and write. False where no process did."""
+        process = next((each for each in self.here.processes if each.works), None)
+        if process is None:
+            return False
+        if process not in self.dogs:
+            ctx = process.life.ctx
+            own = replace(ctx, db=Database(self.here.db_url, connect=process.connections))
+            path = self.here.folder / ends_copy.NAME
+            self.dogs[process] = EndWatchdog(own, path, ctx.epoch.replica, _say, _no_others)
+        with suppress(Interrupted):
+            await process.do(_look(self.dogs[process]))
+            return True
+        return False
+
+    # ── the operator ─────────────────────────────────────────────────────────────────────────────
+
+    async def answer(self) -> None:
+        """An operator accepts the older ledger once a page about it is there, and decides about each orphan."""
+        here, restored = self.here, self.here.restored
+        assert restored is not None
+        async with here.ledger.read() as tx:
+            is_older = await older_mark(tx) is not None
+            waiting = [row for row in await every_orphan(tx) if _waits(row)]
+        pages = [shown for shown in here.board.attempts if shown.arrived and shown.subject.startswith(SUBJECT)]
+        if is_older and any(shown.at >= restored.at for shown in pages):
+            await self._accept(restored)
+        for orphan in waiting:
+            await self._decide(orphan, restored)
+        async with here.ledger.read() as tx:
+            here.is_expecting = await recovery_mode.is_on(tx)
+        here.after(LOOKS_S if here.is_expecting else SELDOM_S, self.answer)
+
+    async def _accept(self, restored: Restored) -> None:
+        """Accept. Who finds at the clouds that nothing was bought since the copy keeps the earlier approvals."""
+        here = self.here
+        bought = any(one.at >= restored.copied_at for one in here.engine.creates) or here.has_late_calls
+        keeps = not bought and self.random.random() < 0.5
+        reply = await here.by_a_process(partial(_accept, keeps_approvals=keeps))
+        here.note(f"operator: recover --accept: {reply.sentence if reply else 'no answer'}")
+        if reply is not None and reply.ok:
+            restored.accepted_at, restored.keeps_approvals = here.now, keeps
+
+    async def _decide(self, orphan: Orphan, restored: Restored) -> None:
+        here, tried = self.here, self.tries.get(orphan.id, 0)
+        self.tries[orphan.id] = tried + 1
+        if tried < TRIES and (tried or self.random.uniform(0, 100) >= UNWANTED):
+            hours = self.random.choice(ADOPTED_H)
+            command = Adopt(orphan.id, hours, facts(DECIDER), OWNER, "it trains", CHANNEL)
+            reply = await here.by_a_process(lambda hands: adopt_orphan(hands.ctx, command))
+            what = "adopt"
+        else:
+            what = "condemn"
+            restored.condemned.add((orphan.cloud, orphan.ref))
+            reply = await here.by_a_process(
+                lambda hands: recovery_mode.condemn(hands.ctx.db, orphan.id, OPERATOR, "nobody needs it", here.now)
+            )
+        here.note(f"operator: {what} {orphan.cloud} {orphan.ref}: {reply.sentence if reply else 'no answer'}")
+
+
+def _waits(orphan: Orphan) -> bool:
+    """Whether an operator decides about it: nobody's rental has it."""
+    return orphan.state is OrphanState.QUARANTINED and orphan.instance_id is None
+
+
+async def _accept(hands: World, *, keeps_approvals: bool) -> Reply:
+    ctx = hands.ctx
+    looks = [await reconcile.observe(ctx, name) for name in ctx.providers]
+    unlisted = {name for name, look in zip(ctx.providers, looks, strict=True) if look.problem}
+    return await acceptance.accept(ctx, acceptance.Accept(OPERATOR, keeps_approvals), unlisted)
+
+
+async def _look(dog: EndWatchdog) -> None:
+    await dog.look()
+    await dog.probe()
+
+
+async def _say(_to: str, _text: str) -> bool:
+    return True
+
+
+async def _no_others() -> int | None:
+    return None
+
+
+def _name(here: Place) -> str:
+    return Path(str(here.ledger.url.database)).name
+
+
+def _copy(source: Path, target: Path) -> None:
+    with closing(sqlite3.connect(source)) as one, closing(sqlite3.connect(target)) as other:
+        one.backup(other)
+
+
+def _replace(ledger: Path, copy: Path) -> None:
+    """Put a copy in the ledger's place. The log of the ledger before belongs to that one alone."""
+    for suffix in ("-wal", "-shm"):
+        Path(f"{ledger}{suffix}").unlink(missing_ok=True)
+    copy.rename(ledger)
+    ledger.chmod(0o600)
+
+
+def _lost(records: Records) -> Sequence[str]:
+    return {Records.BOTH: (), Records.EPOCH: (ends_copy.NAME,), Records.NONE: (ends_copy.NAME, EPOCH)}[records]
