@@ -91,7 +91,7 @@ simulate: $(READY) ## Play SEEDS=20 histories of faults and crashes in virtual t
 	@exec $(BIN)/python -m tests.scenarios.simulation --seeds $(SEEDS) --from $(FROM) $(ARGS)
 
 mutants-guards: $(READY) ## Remove one guard of the laws at a time, and name the test or the simulated history that notices it.
-	@exec $(BIN)/python -m tests.scenarios.simulation.mutated --seeds $(SEEDS) --from $(FROM)
+	@exec $(BIN)/python -m tests.scenarios.simulation.guards.mutated --seeds $(SEEDS) --from $(FROM)
 
 previous-release: $(READY) ## Run a rental with the code of COMMIT=d8cb0526, in an environment of its own, on a ledger of today's schema.
 	@exec $(BIN)/python -m tests.deployment.previous_release $(if $(COMMIT),--commit $(COMMIT))

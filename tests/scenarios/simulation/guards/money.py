@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.scenarios.simulation.guard import Edit, Guard, Law
+from tests.scenarios.simulation.guards.guard import Edit, Guard, Law
 
 RECONCILE, TRUE_UP = "bot.services.instances.reconcile", "bot.services.billing.true_up"
 TRANSITIONS, FAILOVER = "bot.services.instances.transitions", "bot.services.instances.failover"

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.scenarios.simulation.guard import Guard, Law
-from tests.scenarios.simulation.guards import GUARDS
-from tests.scenarios.simulation.mutated import fails_without, noticed_by
+from tests.scenarios.simulation.guards.catalog import GUARDS
+from tests.scenarios.simulation.guards.guard import Guard, Law
+from tests.scenarios.simulation.guards.mutated import fails_without, noticed_by
 from tests.scenarios.simulation.play import FAILPOINTS
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 
 
 @pytest.mark.quick

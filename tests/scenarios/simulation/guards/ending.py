@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.scenarios.simulation.guard import Edit, Guard, Law
+from tests.scenarios.simulation.guards.guard import Edit, Guard, Law
 
 RECONCILE, ORPHANS = "bot.services.instances.reconcile", "bot.services.instances.orphans"
 PROOF = "ledger.kernel.proof"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.scenarios.simulation.guard import Edit, Guard, Law
+from tests.scenarios.simulation.guards.guard import Edit, Guard, Law
 
 LAUNCH, DECISIONS = "bot.services.instances.launch", "bot.services.approvals.decisions"
 LAUNCH_SPEC = "bot.services.instances.launch_spec"

@@ -6,9 +6,10 @@ with the edit made, in a process of its own, so that the product has no switch f
 
 from __future__ import annotations
 
-from tests.scenarios.simulation.guards_of_buying import BUYING
-from tests.scenarios.simulation.guards_of_ending import ENDING
-from tests.scenarios.simulation.guards_of_money import MONEY
-from tests.scenarios.simulation.guards_of_work import WORK
+from tests.scenarios.simulation.guards.buying import BUYING
+from tests.scenarios.simulation.guards.ending import ENDING
+from tests.scenarios.simulation.guards.money import MONEY
+from tests.scenarios.simulation.guards.restoring import RESTORING
+from tests.scenarios.simulation.guards.work import WORK
 
-GUARDS = (*BUYING, *ENDING, *MONEY, *WORK)
+GUARDS = (*BUYING, *ENDING, *MONEY, *RESTORING, *WORK)

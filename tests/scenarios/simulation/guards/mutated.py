@@ -1,4 +1,4 @@
-"""`python -m tests.scenarios.simulation.mutated`: remove each guard of the laws in turn, and say what notices that.
+"""`python -m tests.scenarios.simulation.guards.mutated`: remove each guard in turn, and say what notices it.
 
 A guard is noticed by its test, which fails without it, or by its stored seed, which breaks an invariant.
 `NUMBER --seeds 20` plays seeds without one guard and exits with 1 when one notices it; `NUMBER --test` runs its test
@@ -22,10 +22,10 @@ from types import CodeType, ModuleType
 
 import pytest
 
-from tests.scenarios.simulation.guard import Edit, Guard
-from tests.scenarios.simulation.guards import GUARDS
+from tests.scenarios.simulation.guards.catalog import GUARDS
+from tests.scenarios.simulation.guards.guard import Edit, Guard
 
-PROGRAM = "tests.scenarios.simulation.mutated"
+PROGRAM = "tests.scenarios.simulation.guards.mutated"
 #: The options of a test's run: slow ones too, on one database, without a cache and without other processes.
 OPTIONS = ("-q", "-x", "--all", "--database", "sqlite", "-p", "no:cacheprovider", "-p", "no:xdist", "-W", "ignore")
 
