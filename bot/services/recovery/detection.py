@@ -21,6 +21,7 @@ from ledger.kernel.must_end import MustEnd
 from ledger.kernel.states import ENDABLE_SESSION, OPEN_INSTANCE
 from ledger.models import Instance, Session
 from ledger.queries.ends import ALIVE, other_replicas, stopped_at
+from ledger.queries.recovery.age import newest_at
 from ledger.queries.recovery.older import older_mark, rows_of, was_used
 
 #: The next page comes so much before its pause ends.
@@ -34,16 +35,16 @@ async def check_at_start(ctx: Context, copy: EndsCopy, me: str) -> None:
     now, entries = ctx.clock.now(), (*ctx.epoch.entries(), *([copy.epoch] if copy.epoch else ()))
     async with ctx.db.read() as tx:
         compared = await compare(tx, entries)
-        has_none = ctx.epoch.folders and not ctx.epoch.before and copy.read_at is None
+        has_none = ctx.epoch.folders and not ctx.epoch.was_there and copy.read_at is None
         if compared.age is None and has_none and (age := await _without_records(tx, me, now)) is not None:
             compared = replace(compared, age=age, accepted=await accepted_records(tx))
     if compared.accepted is not None:
         ctx.epoch.accept(compared.accepted)
     if compared.age is not None:
-        if approved_now(ctx.clock) is None:
-            # Whatever this clock shows, it is not earlier than what the ledger and its records show.
-            now = max([now, seen_at(ctx, entries), *([compared.newest_at] if compared.newest_at else [])])
         async with ctx.db.write() as tx:
+            if approved_now(ctx.clock) is None:
+                # Whatever this clock shows, it is not earlier than what the ledger and its records show.
+                now = max(now, seen_at(ctx, entries), await newest_at(tx) or now)
             await begin(ctx, tx, compared, copy.rows, now)
         return
     ctx.epoch.confirm(entries)

@@ -92,6 +92,8 @@ class Epoch:
     before: tuple[EpochEntry, ...] = ()
     #: Why the last write failed; "" when it worked.
     problem: str = ""
+    #: Whether a folder had an epoch at the start. One of a ledger without events names nothing, and is there.
+    was_there: bool = False
     _own: EpochEntry = field(init=False)
     #: Entries in the files that count no more, by replica and time.
     _dropped: set[tuple[str, datetime]] = field(default_factory=set)
@@ -113,8 +115,9 @@ class Epoch:
             log.warning("the epoch was not read: %s", self.problem)
 
     def _take_over(self, folder: Path) -> None:
-        entries = load(folder)
+        entries, is_there = load(folder), (folder / NAME).exists()
         with self._state:
+            self.was_there = self.was_there or is_there
             merged = {*self.before, *entries}
             self.before = tuple(sorted(merged, key=lambda entry: (entry.at, entry.replica)))
             self._unread.discard(folder)

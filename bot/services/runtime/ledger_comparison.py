@@ -19,7 +19,7 @@ class LedgerComparison:
 
     `older_since` is when an older ledger was noticed here or by another replica. `accepted` is what operators last
     accepted a ledger without, which counts no more. `lacking` are the entries that name what the ledger lacks, and
-    `orphan_since` is when the first unknown instance that waits was seen. The newest event is from `newest_at`.
+    `orphan_since` is when the first unknown instance that waits was seen.
     """
 
     age: LedgerAge | None
@@ -29,7 +29,6 @@ class LedgerComparison:
     accepted: AcceptedRecords | None = None
     lacking: tuple[EpochEntry, ...] = ()
     orphan_since: datetime | None = None
-    newest_at: datetime | None = None
 
     @property
     def is_older(self) -> bool:
@@ -51,16 +50,7 @@ async def compare(tx: Tx, entries: Collection[EpochEntry]) -> LedgerComparison:
     if behind and (last := await accepted_records(tx)) is not None:
         behind = [entry for entry in behind if not last.has(entry)]
     age = age_of(behind, hashes, journal.events)
-    return LedgerComparison(
-        age,
-        journal.events,
-        newest,
-        journal.older_since,
-        last,
-        tuple(behind),
-        journal.orphan_since,
-        journal.newest.at if journal.newest is not None else None,
-    )
+    return LedgerComparison(age, journal.events, newest, journal.older_since, last, tuple(behind), journal.orphan_since)
 
 
 async def accepted_records(tx: Tx) -> AcceptedRecords | None:

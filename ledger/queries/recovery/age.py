@@ -31,6 +31,12 @@ class JournalAge(NamedTuple):
     orphan_since: datetime | None
 
 
+async def newest_at(tx: AsyncSession) -> datetime | None:
+    """Return the time of the newest event, numbered or not; None where there is none."""
+    waiting = select(UnnumberedEvent.event_id)
+    return await tx.scalar(select(func.max(Event.at)).where((Event.id == _LAST) | Event.id.in_(waiting)))
+
+
 async def journal_age(tx: AsyncSession, ids: Collection[str]) -> JournalAge:
     """Return how far the journal goes and which of the events `ids` it has: one statement."""
     state = select(

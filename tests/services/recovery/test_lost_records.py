@@ -46,3 +46,12 @@ async def test_a_start_right_after_a_clean_stop_needs_no_record(
     fresh.mkdir(mode=0o700)
     async with restarted(running, w.ctx.db.url.render_as_string(hide_password=False), "next", folder=fresh) as later:
         assert bool(await later.differences()) is asks
+
+
+async def test_a_process_that_is_killed_right_after_the_first_request_finds_its_own_ledger(
+    running: Service,
+) -> None:
+    """Nothing had been written of that request outside the ledger, but an epoch was there since the start."""
+    await running.w.ask(candidates=("vast",))
+    async with restarted(running, running.w.ctx.db.url.render_as_string(hide_password=False)) as later:
+        assert await later.differences() == []

@@ -19,8 +19,8 @@ _RESTORES = (
         (
             Edit(
                 "bot.services.runtime.ledger_comparison",
-                "    return LedgerComparison(\n        age,\n",
-                "    return LedgerComparison(\n        None,\n",
+                "    return LedgerComparison(age, journal.events,",
+                "    return LedgerComparison(None, journal.events,",
             ),
         ),
         test=f"{RESTORES}::test_what_people_had_ended_since_the_copy_is_not_bought_again",

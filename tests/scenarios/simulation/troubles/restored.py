@@ -14,6 +14,7 @@ from bot.services.audit.invariants import Violation
 from ledger.kernel.end_reason import EndReason
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.states import InstanceState
+from ledger.models import Event, Instance, Orphan
 from ledger.queries.audit import Books
 from providers.sandbox.engine import CreateCall
 from tests.scenarios.simulation.troubles.kinds import Troubles
@@ -94,9 +95,9 @@ class Restored:
 
     @property
     def forgotten(self) -> frozenset[tuple[str, str]]:
-        """The machines that only the lost part of the ledger had, by cloud and id there."""
-        kept = {row.id for row in self.copied.instances if row.ref}
-        return frozenset((row.cloud, str(row.ref)) for row in self.lost.instances if row.ref and row.id not in kept)
+        """The machines that only the lost part of the ledger had, orphans among them, by cloud and id there."""
+        ids = {row.id for row in _machines(self.copied) if row.ref}
+        return frozenset((row.cloud, row.ref) for row in _machines(self.lost) if row.ref and row.id not in ids)
 
     @property
     def bought(self) -> frozenset[str]:
@@ -105,11 +106,15 @@ class Restored:
         return frozenset(row.request_id for row in rows)
 
 
+def _machines(books: Books) -> list[Instance | Orphan]:
+    return [*books.instances, *books.orphans]
+
+
 def broken(restored: Restored | None, truth: Truth, troubles: Troubles, books: Books) -> list[str]:
     """Name everything that a restore broke. Without a restore, the ledger never counts as older."""
-    older = [n for n, event in enumerate(books.events) if event.kind == EventKind.LEDGER_OLDER]
+    older = [event for event in books.events if event.kind == EventKind.LEDGER_OLDER]
     if restored is None:
-        return [f"a ledger that nobody restored is not older: {books.events[n].at:%H:%M:%S}" for n in older]
+        return [f"a ledger that nobody restored is not older: {event.at:%H:%M:%S}" for event in older]
     return [
         *_noticed(restored, books, older),
         *_early(restored, truth, troubles, books),
@@ -118,18 +123,19 @@ def broken(restored: Restored | None, truth: Truth, troubles: Troubles, books: B
     ]
 
 
-def _noticed(restored: Restored, books: Books, older: list[int]) -> Iterator[str]:
+def _noticed(restored: Restored, books: Books, older: list[Event]) -> Iterator[str]:
     """An older ledger is noticed by any record, and without one where it rents something; then it is accepted.
 
     A process notices it before any cloud has confirmed its clock, so the time of that event may be wrong.
     """
     rents = any(row.ended_at is None for row in restored.copied.instances)
     must = rents if restored.records is Records.NONE else restored.lacks_events
-    if must and not any(n >= len(restored.copied.events) for n in older):
+    copied = {event.id for event in restored.copied.events}
+    if must and copied.issuperset(event.id for event in older):
         yield f"an older ledger is noticed: nobody noticed the restore at {restored.at:%H:%M:%S}"
     accepted = [event for event in books.events if event.kind == EventKind.LEDGER_ACCEPTED]
-    for number in older[len(accepted) :]:
-        yield f"back to work: the ledger found older at {books.events[number].at:%H:%M:%S} was not accepted"
+    for event in older[len(accepted) :]:
+        yield f"back to work: the ledger found older at {event.at:%H:%M:%S} was not accepted"
 
 
 def _early(restored: Restored, truth: Truth, troubles: Troubles, books: Books) -> Iterator[str]:
