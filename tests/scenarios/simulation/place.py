@@ -310,7 +310,7 @@ class Place(Agenda, Truth):
         found = await invariants.check(self.ledger, self.clock, seen, is_settled=healed, providers=self.providers)
         if found and self.restored is not None:
             labels = {row.id: row.label for row in (await self.books()).instances}
-            found = [one for one in found if not self.restored.explains(one, self.engine.creates, labels)]
+            found = [one for one in found if not self.restored.explains(one, self.engine.creates, labels, self.now)]
         return [str(one) for one in found if one.rule != REPLACED and (healed or not self._was_hidden(one))]
 
     def _was_hidden(self, one: invariants.Violation) -> bool:

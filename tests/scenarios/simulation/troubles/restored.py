@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from bot.services.audit.invariants import Violation
+from bot.services.audit.invariants.announced import UNCLEAR_FOR
 from ledger.kernel.end_reason import EndReason
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.states import InstanceState
@@ -58,14 +59,19 @@ class Restored:
         sent = [row for row in self.lost.instances if row.sent_at is not None]
         return any((name or "").lower().endswith(row.label) for row in sent)
 
-    def explains(self, violation: Violation, creates: Iterable[CreateCall], labels: Mapping[str, str]) -> bool:
+    def explains(
+        self, violation: Violation, creates: Iterable[CreateCall], labels: Mapping[str, str], now: datetime
+    ) -> bool:
         """Whether the ledger lacks only what its lost part had; `labels` are those of its rows, by their ids.
 
         A create that the lost part sent has no row in the copy, or an unsent one. Another row of the same request may
         have the same number now, and so the same label: after a new approval, which is judged by itself. A row of the
         copy may send its create once more only where that of the lost part made nothing. Since the restore, each row
-        sends one.
+        sends one. What nobody knew in the copy is announced by those who start with it, as late as of a new launch.
         """
+        if violation.rule == "unknown outcomes are announced":
+            is_copied = any(row.id == violation.subject for row in self.copied.instances)
+            return is_copied and now - self.at <= UNCLEAR_FOR
         label = labels.get(violation.subject, "")
         if violation.rule == "intent before instance":
             return self.had(violation.subject) or self.had(label)
