@@ -16,13 +16,12 @@ from concurrent.futures import wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
 from bot.rules.instances.ledger_age import AcceptedRecords, EpochEntry, NamedEvent
-from bot.services.runtime.disk_calls import begun, within
+from bot.services.runtime.disk_calls import THREADS, within
 from bot.services.runtime.event_content import named_event
 from bot.services.runtime.whole_file import replace_file
 from ledger.core import Tx
@@ -62,6 +61,15 @@ def load(folder: Path) -> tuple[EpochEntry, ...]:
     except (OSError, ValidationError) as error:
         log.warning("the epoch in %s cannot be read: %s", folder, type(error).__name__)
         return ()
+
+
+def _is_readable(folder: Path) -> bool:
+    """Whether a folder has an epoch; one that is damaged is none."""
+    try:
+        _ADAPTER.validate_json((folder / NAME).read_bytes())
+    except (OSError, ValidationError):
+        return False
+    return True
 
 
 def restored_content(here: Path, archived: Path, copied_at: datetime) -> bytes:
@@ -109,13 +117,13 @@ class Epoch:
         """Take over what earlier processes have written."""
         self._own = EpochEntry(self.replica, 0, _START)
         self._unread = set(self.folders)
-        wait([begun(partial(self._take_over, folder)) for folder in self.folders], WRITE_S)
+        wait([THREADS.submit(self._take_over, folder) for folder in self.folders], WRITE_S)
         if self._unread:
             self.problem = NO_ANSWER
             log.warning("the epoch was not read: %s", self.problem)
 
     def _take_over(self, folder: Path) -> None:
-        entries, is_there = load(folder), (folder / NAME).exists()
+        entries, is_there = load(folder), _is_readable(folder)
         with self._state:
             self.was_there = self.was_there or is_there
             merged = {*self.before, *entries}
