@@ -16,7 +16,6 @@ from bot.cli.access.api_client import KEY, URL, ApiClient, agent_header
 from bot.cli.access.settings import explained, fail, operator, private_umask, settings
 from bot.cli.command_table import load
 from bot.clock import SystemClock
-from bot.label_key import require_label_key
 from bot.rules.access.scopes import Scope
 from bot.rules.approvals.approvers import DeciderFacts
 from bot.rules.policy.policy import Policy
@@ -75,7 +74,6 @@ async def opened(*, is_agent: bool = False) -> AsyncIterator[ApiClient]:
     if found.log_level is not LogLevel.DEBUG:
         logs.configure(level="error", json=False)  # What people must know is in the answer.
     with explained():
-        await require_label_key(found)
         ctx = build_context(found, SystemClock())
     ctx.catalog.patience_s = None  # Nobody edits what a command has printed, so it waits for the whole market.
     if not found.missing_for_slack():
