@@ -202,6 +202,10 @@ async def test_the_ledger_is_looked_at_and_left_alone(monkeypatch: pytest.Monkey
     folder = elsewhere / "data"
     folder.mkdir(mode=0o700)
     db = Database(f"sqlite+aiosqlite:///{folder}/gpu-shopper.db")
+    missing = by_area(await examine(offline=True))["ledger"][0]
+    assert (missing.grade, "is not there yet" in missing.sentence) == (Grade.NOTE, True)
+    assert not any(folder.iterdir())
+    (folder / "gpu-shopper.db").touch(mode=0o600)
     empty = by_area(await examine(offline=True))["ledger"][0]
     assert (empty.grade, empty.do) == (Grade.NOTE, "gpu-shopper db upgrade")
     await upgrade(db)
