@@ -49,6 +49,8 @@ class EndsCopy:
     sent: tuple[Sent, ...] = ()
     #: How far the journal went then; None in a copy that an older release wrote.
     epoch: EpochEntry | None = None
+    #: Which replica made it; "" in a copy that an older release wrote.
+    replica: str = ""
 
     def policy_on_top(self) -> Policy:
         """Return the defaults with the last good values of what is granted on top of an end."""

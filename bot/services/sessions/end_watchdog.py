@@ -150,7 +150,7 @@ class EndWatchdog:
             return Read(self.copy.rows, from_copy=True)
         self._copy_use.forget()
         rows, copied, seen = self._beside_records(rows, compared, now)
-        self.copy = EndsCopy(now, copied, others, on_top_of(self.ctx.policy), self.copy.sent, seen)
+        self.copy = EndsCopy(now, copied, others, on_top_of(self.ctx.policy), self.copy.sent, seen, self.me)
         return Read(rows, from_copy=False)
 
     async def _keep(self) -> None:
