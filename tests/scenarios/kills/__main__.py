@@ -144,7 +144,8 @@ def run(database: str, kills: int, cloud: str = "") -> int:
             if walks % 10 == 0:
                 _say(f"{_counted(database, rota, commits)} in {walks} walks, {time.monotonic() - began_s:.0f} s")
     _say(f"\n{_counted(database, rota, commits)} in {walks} walks, {broken} broken\n{rota.table()}")
-    _say("\n" + ", ".join(f"{what}: {number}" for what, number in ways.items()))
+    if ways:
+        _say("\n" + ", ".join(f"{what}: {number}" for what, number in ways.items()))
     if failures:
         _say(f"\nWith {failures} of these kills the power failed.")
     if commits.cuts:

@@ -40,12 +40,12 @@ class Back(StrEnum):
 
 #: What follows the kill of which phase, walk after walk. A copy is taken as its phase begins.
 TURNS = (
-    None,
     (Back.RESTORE, Phase.EXTEND),
     (Back.PREVIOUS, Phase.APPROVE),
     None,
     (Back.RESTORE, Phase.END),
     (Back.PREVIOUS, Phase.END),
+    None,
     (Back.PREVIOUS, Phase.EXTEND),
 )
 
