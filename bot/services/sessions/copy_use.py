@@ -23,8 +23,10 @@ from ledger.queries.ends import ALIVE, ReplicaMark, replica_marks
 READ_S = 10.0
 #: The copy is used after so many pages, however old it is.
 PAGES = 2
-#: A replica that works has written its mark within this time: it does so every few seconds, as it makes its copy.
-MARKED = timedelta(seconds=20)
+#: A replica that works writes a mark this often, or a little later, and beside that it makes its copy.
+MARKED = timedelta(seconds=7)
+#: The replica that made the copy may be busy with ends between the two.
+MAKER = timedelta(seconds=20)
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +74,7 @@ class CopyUse:
         if copy.read_at is None:
             return True
         if mark.replica == copy.replica:
-            return mark.at > copy.read_at + MARKED
+            return mark.at > copy.read_at + MAKER
         # One that worked when the copy was made may have changed something right afterwards.
         return mark.at > copy.read_at - MARKED or (not mark.has_stopped and mark.at >= now - ALIVE)
 

@@ -109,9 +109,11 @@ async def forget_replica_named(watched: Watched, name: str) -> None:
 async def test_the_process_that_made_the_copy_is_not_another_one_also_hours_later(
     watched: Watched, is_signed_off: bool
 ) -> None:
-    """Its own mark is there when the next process starts, and nobody has worked on the ledger since."""
+    """Its own mark is there when the next process starts, and that of one before it; nobody has worked since."""
     w, dog = watched.w, watched.dog
     await w.running(hours=Decimal(2))
+    await another_writes(watched)
+    w.clock.advance(61)
     await dog.look()
     w.clock.advance(4)
     assert await dog.probe()

@@ -205,7 +205,7 @@ _OF_STARTS = (
         (
             Edit(
                 "bot.services.sessions.copy_use",
-                "            return mark.at > copy.read_at + MARKED",
+                "            return mark.at > copy.read_at + MAKER",
                 "            return True",
             ),
         ),
