@@ -68,7 +68,7 @@ class Trouble:
             group.create_task(self._again((15, 40), self.lose_contact))
             group.create_task(self._again((10, 30), self.refuse_creates))
             group.create_task(self._again((15, 40), self._back.back_up))
-            group.create_task(self._again((40, 120), self._back.restore))
+            group.create_task(self._again((30, 80), self._back.restore))
             group.create_task(self._again((30, 90), self._back.start_previous))
             if self._place.cuts is not None:
                 group.create_task(self._again((2, 8), self._commit))

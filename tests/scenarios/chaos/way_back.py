@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
@@ -51,6 +52,8 @@ class WayBack:
     def __init__(self, place: Place, db_url: str, folder: Path, random: Random) -> None:
         self._place, self._db_url, self._folder, self._random = place, db_url, folder, random
         self._backups: list[Backup] = []
+        #: Held while the ledger has a schema that no release can use, of which nobody makes a backup.
+        self._schema = asyncio.Lock()
 
     @property
     def _environment(self) -> dict[str, str]:
@@ -62,15 +65,17 @@ class WayBack:
     async def back_up(self) -> None:
         """Write an archive, unless something is in the way."""
         place = self._place
-        now, now_s, acknowledged = place.clock.now(), time.monotonic(), frozenset(place.acknowledged)
-        with suppress(CommandFailed):
-            archive = await backup(self._environment, self._folder)
-            self._backups.append(Backup(archive, now, now_s, acknowledged))
-            place.counts["ledger backed up"] += 1
+        async with self._schema:
+            now, now_s, acknowledged = place.clock.now(), time.monotonic(), frozenset(place.acknowledged)
+            with suppress(CommandFailed):
+                archive = await backup(self._environment, self._folder)
+                self._backups.append(Backup(archive, now, now_s, acknowledged))
+                place.counts["ledger backed up"] += 1
 
     async def restore(self) -> None:
         """Stop everything, put an earlier archive back, and start again. It is finished even if the run ends."""
         if self._backups:
+            self._place.counts["restore begun"] += 1
             await asyncio.shield(self._restore(self._random.choice(self._backups)))
 
     async def _restore(self, chosen: Backup) -> None:
@@ -122,7 +127,7 @@ class WayBack:
 
     async def _start_previous(self, replica: Replica) -> None:
         place = self._place
-        async with replica.busy:
+        async with self._schema, replica.busy:
             if not replica.is_ready or not self._has_copy(replica):
                 return
             replica.strike()
@@ -161,11 +166,15 @@ class WayBack:
 
 
 async def _insists(act: Callable[[], Awaitable[object]]) -> bool:
-    """Do something again and again until it works. False when it never did."""
-    until_s = time.monotonic() + LIMIT_S
+    """Do something again and again until it works. False when it never did; then the reason is written."""
+    until_s, reason = time.monotonic() + LIMIT_S, ""
     while time.monotonic() < until_s:
-        with suppress(SQLAlchemyError, OSError, CommandFailed):
+        try:
             await act()
+        except (SQLAlchemyError, OSError, CommandFailed) as error:
+            reason = str(error)
+            await asyncio.sleep(AGAIN_S)
+        else:
             return True
-        await asyncio.sleep(AGAIN_S)
+    sys.stderr.write(f"The operator could not go on: {reason}\n")
     return False

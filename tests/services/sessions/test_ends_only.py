@@ -132,9 +132,11 @@ async def test_the_process_that_made_the_copy_is_not_another_one_also_hours_late
 
 
 async def test_a_clock_that_no_cloud_has_confirmed_raises_no_doubt_about_the_copy(watched: Watched) -> None:
-    """To a clock a day behind, every mark is of now."""
+    """To a clock a day behind, every mark is of now, also that of a replica that has died."""
     w, dog = watched.w, watched.dog
     await w.running(candidates=("vast",))
+    await another_writes(watched)
+    w.clock.advance(120)
     await dog.look()
     assert await dog.probe()
     machine = MachineClock(w.clock)
