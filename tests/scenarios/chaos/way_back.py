@@ -25,7 +25,7 @@ from migrations.run import SchemaState
 from tests.scenarios.chaos.place import Place, Replica
 from tests.scenarios.chaos.verdict import LostPart
 from tests.scenarios.processes.processes import Served
-from tests.support.way_back import LATER, CommandFailed, backup, command, restore, set_schema
+from tests.scenarios.processes.way_back import LATER, CommandFailed, backup, command, restore, set_schema
 
 OPERATOR = Actor(ActorKind.OPERATOR, "ada")
 #: How long the previous release runs: the end watchdog looks every five seconds.

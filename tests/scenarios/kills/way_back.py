@@ -22,8 +22,8 @@ from ledger.kernel.event_kind import EventKind
 from ledger.queries.audit import read_books
 from tests.scenarios.kills.failpoints import Phase
 from tests.scenarios.processes.processes import fork
+from tests.scenarios.processes.way_back import ENDS_ONLY, LATER, backup, restore, set_schema
 from tests.support.stack import LABEL_KEY, Town
-from tests.support.way_back import ENDS_ONLY, LATER, backup, restore, set_schema
 
 #: The end watchdog looks every five seconds: so long it has looked once.
 LOOKED_S = 6.0

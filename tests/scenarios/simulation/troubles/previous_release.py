@@ -12,10 +12,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from random import Random
 
-from sqlalchemy import text
-
 from ledger.queries.ends import forget_replica, must_end
 from migrations import run as schema
+from tests.scenarios.processes.way_back import LATER, set_schema
 from tests.scenarios.simulation.place import Place
 from tests.scenarios.simulation.process import Interrupted, Process
 from tests.scenarios.simulation.troubles.ends_only import EndsOnly
@@ -35,8 +34,6 @@ LOOKS_S = 20.0
 KILLED = 0.3
 #: How many of its steps it does before.
 KILLED_AFTER = (1, 400)
-#: A revision that no release of today knows, and that says that only it can work on it.
-LATER = schema.SchemaState("9998", "9998")
 WHY = "the ledger has another schema"
 
 
@@ -59,6 +56,8 @@ class PreviousRelease:
     starts: int = 0
     #: The machines whose processes the newer release starts again afterwards.
     stopped: list[tuple[int, MachineClock]] = field(default_factory=list)
+    #: What the ledger said of its schema before.
+    _schema: schema.SchemaState = field(default_factory=partial(schema.SchemaState, None))
 
     @property
     def time(self) -> EndsOnly:
@@ -86,7 +85,7 @@ class PreviousRelease:
             self.watchdogs.part(leaving[-1].number)
         here.ends_only = EndsOnly(here.now, len(leaving) < len(there), rows, may_doubt=len(there) > 1)
         await here.kill(*leaving)
-        await self._set_schema(LATER)
+        self._schema = await set_schema(here.ledger, LATER)
         down_s = self.random.choice(DOWN_S)
         here.note(f"{len(leaving)} of {len(there)} processes {'stop' if is_clean else 'are killed'} for {down_s:.0f} s")
         here.after(down_s, self.start)
@@ -154,7 +153,7 @@ class PreviousRelease:
         self.watchdogs.refused = None
         self.time.over_at = here.now
         self.time.befalls(here.troubles)
-        await self._set_schema(schema.SchemaState(schema.newest(), self._readable_from))
+        await set_schema(here.ledger, self._schema)
         down_s = self.random.choice(DOWN_S)
         here.note(f"the newer release comes back in {down_s:.0f} s")
         for number, machine in self.stopped:
@@ -164,15 +163,6 @@ class PreviousRelease:
     async def _is_back(self) -> None:
         self.here.expected.discard(PREVIOUS)
         await self.watchdogs.watch()
-
-    async def _set_schema(self, at: schema.SchemaState) -> None:
-        """Let the ledger say at which revision it is, and who can work on it."""
-        before = await schema.state(self.here.ledger)
-        if at == LATER:
-            self._readable_from = before.readable_from
-        line = text("UPDATE alembic_version SET version_num = :revision, readable_from = :readable_from")
-        async with self.here.ledger.write() as tx:
-            await tx.execute(line, at._asdict())
 
 
 async def _sign_off(watchdogs: Watchdogs, process: Process) -> None:
