@@ -98,10 +98,12 @@ class Walk:
         self.aim.phase(phase)
         try:
             async with asyncio.timeout(LIMIT_S):
-                while not is_done(await self.books()) or (self.back is not None and self.back.is_older):
+                while not is_done(await self.books()):
                     await self._up.wait()
                     await self._try(act)
                     await self._wait(is_done)
+                if self._accepting is not None:
+                    await self._accepting
         except TimeoutError:
             raise TimeoutError(f"{phase} never came to its end: {await self._states()}") from None
         self.arm.clear()
@@ -240,7 +242,7 @@ class Walk:
         await self.back.after_death(phase, self._reading)
         if self.back.is_older and self._accepting is None:
             self._but = BILL
-            self._accepting = asyncio.create_task(self.back.accept())
+            self._accepting = asyncio.create_task(self.back.accept(self.books))
 
 
 def _runs(books: Books) -> bool:
