@@ -45,7 +45,7 @@ async def check_at_start(ctx: Context, copy: EndsCopy, me: str) -> None:
             if approved_now(ctx.clock) is None:
                 # Whatever this clock shows, it is not earlier than what the ledger and its records show.
                 now = max(now, seen_at(ctx, entries), await newest_at(tx) or now)
-            await begin(ctx, tx, compared, copy.rows, now)
+            await begin(ctx, tx, compared, copy.records_beside(is_noted=compared.older_since is not None), now)
         return
     ctx.epoch.confirm(entries)
     ctx.epoch.note(compared.events, compared.newest, seen_at(ctx, entries))
@@ -72,29 +72,32 @@ async def _without_records(tx: Tx, me: str, now: datetime) -> LedgerAge | None:
     return LedgerAge(AgeEvidence.NO_RECORD)
 
 
-async def begin(ctx: Context, tx: Tx, compared: LedgerComparison, records: Sequence[MustEnd], now: datetime) -> None:
+async def begin(
+    ctx: Context, tx: Tx, compared: LedgerComparison, records: Sequence[MustEnd], now: datetime
+) -> OlderFacts | None:
     """Begin recovery mode, or add to it what these records know: later ends, and instances that the ledger lacks.
 
-    The later ends are taken into the ledger at once, so that everything that ends or warns follows them. Operators are
-    paged, and once more for each pause in which nobody accepts the ledger. Without an age it is on already.
+    The later ends are taken into the ledger at once, so that everything that ends or warns follows them, and only
+    once: jobs may shorten them later. Operators are paged, and once more for each pause in which nobody accepts the
+    ledger. Without an age it is on already. Returns what is noted; None where recovery mode is off.
     """
     age, mark = compared.age, await older_mark(tx)
     before = read_facts(mark.value) if mark is not None else None
     if before is None and age is not None and await _accepted_since(tx, compared):
-        return
+        return None
     if before is not None:
         facts = before if age is None else before.with_age(age)
     elif age is not None:
         facts = OlderFacts(age)
     else:
-        return
+        return None
     undated, is_new_time = approved_now(ctx.clock) is None, False
     if before is None or not undated:
         facts, is_new_time = replace(facts, is_undated=undated), before is not None and before.is_undated
     instances, sessions = await rows_of(tx, [record.instance_id for record in records])
     facts = facts.with_records(compared.lacking)
     facts = facts.with_unknown([record for record in records if record.instance_id not in instances])
-    facts = facts.with_ends(await _take_later_ends(tx, records, instances, sessions, now))
+    facts = facts.with_ends(await _take_later_ends(tx, facts.untaken(records), instances, sessions, now))
     await note(tx, facts, before, now)
     # A little early, so that the next page is there before the ends that wait for it.
     since = now - mark.at + EARLY if mark is not None and not is_new_time else timedelta()
@@ -102,6 +105,7 @@ async def begin(ctx: Context, tx: Tx, compared: LedgerComparison, records: Seque
     subject = f"{SUBJECT}/{number}" if number else SUBJECT
     if await page_in(ctx, tx, subject, age_page(facts.age, facts.differences), now):
         ctx.hints.outbox.set()
+    return facts
 
 
 async def _accepted_since(tx: Tx, compared: LedgerComparison) -> bool:

@@ -55,11 +55,23 @@ _RESTORES = (
             ),
             Edit(
                 "bot.services.sessions.end_watchdog",
-                "        latest = with_latest_ends(rows, self.copy.rows)",
+                "        latest = with_latest_ends(rows, records, compared.older_since or now)",
                 "        latest = rows",
             ),
         ),
         test=f"{RESTORES}::test_an_extended_machine_lives_until_the_end_that_the_copy_of_ends_has",
+    ),
+    Guard(
+        "an older ledger's own end is no record",
+        Law.OLDER,
+        (
+            Edit(
+                "bot.services.sessions.end_watchdog",
+                "        records = still_lacking(rows, self.copy.records_beside(is_noted=is_noted))",
+                "        records = self.copy.rows",
+            ),
+        ),
+        test=f"{RESTORES}::test_an_end_that_is_shortened_beside_an_older_ledger_stays_short",
     ),
     Guard(
         "an agent keeps its latest end",
