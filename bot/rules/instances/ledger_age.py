@@ -43,6 +43,11 @@ class EpochEntry:
     events: tuple[NamedEvent, ...] = ()
     is_restored: bool = False
 
+    @property
+    def names_something(self) -> bool:
+        """Whether there is anything that a ledger must have; one of a ledger without events names nothing."""
+        return bool(self.position or self.events or self.is_restored)
+
     def with_event(self, event: NamedEvent, at: datetime) -> EpochEntry:
         """Return the entry with one more event, which its ledger has from now on."""
         others = [earlier for earlier in self.events if earlier.id != event.id]
