@@ -43,6 +43,11 @@ class EpochEntry:
     events: tuple[NamedEvent, ...] = ()
     is_restored: bool = False
 
+    @property
+    def names_something(self) -> bool:
+        """Whether there is anything that a ledger must have; one of a ledger without events names nothing."""
+        return bool(self.position or self.events or self.is_restored)
+
     def with_event(self, event: NamedEvent, at: datetime) -> EpochEntry:
         """Return the entry with one more event, which its ledger has from now on."""
         others = [earlier for earlier in self.events if earlier.id != event.id]
@@ -111,14 +116,25 @@ def age_of(entries: Collection[EpochEntry], hashes: Mapping[str, str], events: i
     return LedgerAge(evidence, max(gap, 0), newest.at)
 
 
-def with_latest_ends(rows: Iterable[MustEnd], records: Iterable[MustEnd]) -> tuple[MustEnd, ...]:
-    """Return the ledger's rows, each with the latest approved end that it or a record knows."""
+def still_lacking(rows: Iterable[MustEnd], records: Iterable[MustEnd]) -> tuple[MustEnd, ...]:
+    """Return the records of instances that the ledger lacks, or of later ends than it has."""
+    ends = {row.instance_id: row.deadline for row in rows}
+    return tuple(one for one in records if not _has_end(one.deadline, ends.get(one.instance_id)))
+
+
+def _has_end(recorded: datetime | None, end: datetime | None) -> bool:
+    return end is not None and recorded is not None and end >= recorded
+
+
+def with_latest_ends(rows: Iterable[MustEnd], records: Iterable[MustEnd], since: datetime) -> tuple[MustEnd, ...]:
+    """Return an older ledger's rows in recovery mode, each with the latest approved end that it or a record knows."""
     ends = {record.instance_id: record.deadline for record in records if record.deadline is not None}
-    return tuple(_latest(row, ends.get(row.instance_id)) for row in rows)
+    return tuple(_latest(row, ends.get(row.instance_id), row.recovery_since or since) for row in rows)
 
 
-def _latest(row: MustEnd, end: datetime | None) -> MustEnd:
-    return row if end is None or row.deadline is None or end <= row.deadline else replace(row, deadline=end)
+def _latest(row: MustEnd, end: datetime | None, since: datetime) -> MustEnd:
+    deadline = row.deadline if end is None or row.deadline is None else max(end, row.deadline)
+    return replace(row, deadline=deadline, recovery_since=since)
 
 
 def age_text(age: LedgerAge) -> str:

@@ -91,6 +91,11 @@ class OlderFacts:
             merged[row.instance_id] = machine
         return replace(self, unknown=tuple(merged.values()))
 
+    def untaken(self, records: Iterable[MustEnd]) -> tuple[MustEnd, ...]:
+        """Return the records without those whose ends the ledger has taken: what it decides of these later counts."""
+        taken = {end.rental_id: end.recorded_end for end in self.ends}
+        return tuple(record for record in records if not _is_taken(record, taken.get(record.rental_id)))
+
     @property
     def sentences(self) -> list[str]:
         """Say how old the ledger is, and then each difference."""
@@ -102,6 +107,10 @@ class OlderFacts:
     def differences(self) -> int:
         """Return how many differences there are."""
         return len(self.ends) + len(self.unknown)
+
+
+def _is_taken(record: MustEnd, taken: datetime | None) -> bool:
+    return taken is not None and record.deadline is not None and record.deadline <= taken
 
 
 _ADAPTER: TypeAdapter[OlderFacts] = TypeAdapter(OlderFacts)

@@ -22,12 +22,14 @@ from ledger.kernel.states import ENDABLE_SESSION, OPEN_INSTANCE
 from ledger.models import Instance, Session
 from ledger.queries.ends import ALIVE, other_replicas, stopped_at
 from ledger.queries.recovery.age import newest_at
-from ledger.queries.recovery.older import older_mark, rows_of, was_used
+from ledger.queries.recovery.older import first_request_at, older_mark, rows_of
 
 #: The next page comes so much before its pause ends.
 EARLY = timedelta(seconds=60)
 #: An entry that no clock has dated yet is older than all others.
 NO_TIME = datetime(1970, 1, 1, tzinfo=UTC)
+#: Entries from before a clock was confirmed lie closer to it than this.
+LEAST_DATED = timedelta(days=1)
 
 
 async def check_at_start(ctx: Context, copy: EndsCopy, me: str) -> None:
@@ -35,8 +37,8 @@ async def check_at_start(ctx: Context, copy: EndsCopy, me: str) -> None:
     now, entries = ctx.clock.now(), (*ctx.epoch.entries(), *([copy.epoch] if copy.epoch else ()))
     async with ctx.db.read() as tx:
         compared = await compare(tx, entries)
-        has_none = ctx.epoch.folders and not ctx.epoch.was_there and copy.read_at is None
-        if compared.age is None and has_none and (age := await _without_records(tx, me, now)) is not None:
+        is_unproved = compared.age is None and ctx.epoch.folders and not _has_record(entries, copy)
+        if is_unproved and (age := await _without_records(tx, me, now, _empty_at(entries, copy))) is not None:
             compared = replace(compared, age=age, accepted=await accepted_records(tx))
     if compared.accepted is not None:
         ctx.epoch.accept(compared.accepted)
@@ -45,7 +47,7 @@ async def check_at_start(ctx: Context, copy: EndsCopy, me: str) -> None:
             if approved_now(ctx.clock) is None:
                 # Whatever this clock shows, it is not earlier than what the ledger and its records show.
                 now = max(now, seen_at(ctx, entries), await newest_at(tx) or now)
-            await begin(ctx, tx, compared, copy.rows, now)
+            await begin(ctx, tx, compared, copy.records_beside(is_noted=compared.older_since is not None), now)
         return
     ctx.epoch.confirm(entries)
     ctx.epoch.note(compared.events, compared.newest, seen_at(ctx, entries))
@@ -60,41 +62,61 @@ def seen_at(ctx: Context, entries: Collection[EpochEntry]) -> datetime:
     return approved_now(ctx.clock) or max((entry.at for entry in entries), default=NO_TIME) + timedelta.resolution
 
 
-async def _without_records(tx: Tx, me: str, now: datetime) -> LedgerAge | None:
-    """Judge a ledger beside which no record is: the first one, another replica's, or one that was put there alone.
+def _has_record(entries: Collection[EpochEntry], copy: EndsCopy) -> bool:
+    """Whether any record names something; a copy that an older release wrote has no epoch, and counts."""
+    return bool(copy.rows) or any(entry.names_something for entry in entries) or _is_of_older_release(copy)
 
-    One whose last process stopped a moment ago is the same one: a copy from before that stop doesn't have its note.
+
+def _is_of_older_release(copy: EndsCopy) -> bool:
+    return copy.read_at is not None and copy.epoch is None
+
+
+def _empty_at(entries: Collection[EpochEntry], copy: EndsCopy) -> datetime | None:
+    """Return when the ledger was last seen without any event; None where no record says so."""
+    times = [entry.at for entry in entries if entry.at > NO_TIME + LEAST_DATED]
+    return max((*times, *([copy.read_at] if copy.read_at else ())), default=None)
+
+
+async def _without_records(tx: Tx, me: str, now: datetime, empty_at: datetime | None) -> LedgerAge | None:
+    """Judge a ledger of which no record names anything: the first one, another replica's, or one that was put there.
+
+    One whose first event came after it was seen empty is the same one. So is one whose last process stopped a moment
+    ago: a copy from before that stop doesn't have its note.
     """
-    if not await was_used(tx) or await other_replicas(tx, me, now - ALIVE):
+    first = await first_request_at(tx)
+    if first is None or await other_replicas(tx, me, now - ALIVE) or (empty_at is not None and first >= empty_at):
         return None
     if (stopped := await stopped_at(tx)) is not None and abs(now - stopped) <= ALIVE:
         return None
     return LedgerAge(AgeEvidence.NO_RECORD)
 
 
-async def begin(ctx: Context, tx: Tx, compared: LedgerComparison, records: Sequence[MustEnd], now: datetime) -> None:
+async def begin(
+    ctx: Context, tx: Tx, compared: LedgerComparison, records: Sequence[MustEnd], now: datetime
+) -> OlderFacts | None:
     """Begin recovery mode, or add to it what these records know: later ends, and instances that the ledger lacks.
 
-    The later ends are taken into the ledger at once, so that everything that ends or warns follows them. Operators are
-    paged, and once more for each pause in which nobody accepts the ledger. Without an age it is on already.
+    The later ends are taken into the ledger at once, so that everything that ends or warns follows them, and only
+    once: jobs may shorten them later. Operators are paged, and once more for each pause in which nobody accepts the
+    ledger. Without an age it is on already. Returns what is noted; None where recovery mode is off.
     """
     age, mark = compared.age, await older_mark(tx)
     before = read_facts(mark.value) if mark is not None else None
     if before is None and age is not None and await _accepted_since(tx, compared):
-        return
+        return None
     if before is not None:
         facts = before if age is None else before.with_age(age)
     elif age is not None:
         facts = OlderFacts(age)
     else:
-        return
+        return None
     undated, is_new_time = approved_now(ctx.clock) is None, False
     if before is None or not undated:
         facts, is_new_time = replace(facts, is_undated=undated), before is not None and before.is_undated
     instances, sessions = await rows_of(tx, [record.instance_id for record in records])
     facts = facts.with_records(compared.lacking)
     facts = facts.with_unknown([record for record in records if record.instance_id not in instances])
-    facts = facts.with_ends(await _take_later_ends(tx, records, instances, sessions, now))
+    facts = facts.with_ends(await _take_later_ends(tx, facts.untaken(records), instances, sessions, now))
     await note(tx, facts, before, now)
     # A little early, so that the next page is there before the ends that wait for it.
     since = now - mark.at + EARLY if mark is not None and not is_new_time else timedelta()
@@ -102,6 +124,7 @@ async def begin(ctx: Context, tx: Tx, compared: LedgerComparison, records: Seque
     subject = f"{SUBJECT}/{number}" if number else SUBJECT
     if await page_in(ctx, tx, subject, age_page(facts.age, facts.differences), now):
         ctx.hints.outbox.set()
+    return facts
 
 
 async def _accepted_since(tx: Tx, compared: LedgerComparison) -> bool:

@@ -51,6 +51,16 @@ class EndsCopy:
     epoch: EpochEntry | None = None
     #: Which replica made it; "" in a copy that an older release wrote.
     replica: str = ""
+    #: Beside an older ledger: the rows from before it counted as older, less the ends that it has taken since.
+    records: tuple[MustEnd, ...] | None = None
+
+    def records_beside(self, *, is_noted: bool) -> tuple[MustEnd, ...]:
+        """Return the rows that are records of what an older ledger lacks.
+
+        Once it `is_noted` that the ledger is older, the rows have its own ends, too. Such an end is no record: a job
+        may have shortened it since.
+        """
+        return self.rows if self.records is None or not is_noted else self.records
 
     def policy_on_top(self) -> Policy:
         """Return the defaults with the last good values of what is granted on top of an end."""

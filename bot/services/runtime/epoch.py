@@ -63,15 +63,6 @@ def load(folder: Path) -> tuple[EpochEntry, ...]:
         return ()
 
 
-def _is_readable(folder: Path) -> bool:
-    """Whether a folder has an epoch; one that is damaged is none."""
-    try:
-        _ADAPTER.validate_json((folder / NAME).read_bytes())
-    except (OSError, ValidationError):
-        return False
-    return True
-
-
 def restored_content(here: Path, archived: Path, copied_at: datetime) -> bytes:
     """Return what a folder's epoch is once a restore puts a copy of that time in place, with its epoch in `archived`.
 
@@ -100,8 +91,6 @@ class Epoch:
     before: tuple[EpochEntry, ...] = ()
     #: Why the last write failed; "" when it worked.
     problem: str = ""
-    #: Whether a folder had an epoch at the start. One of a ledger without events names nothing, and is there.
-    was_there: bool = False
     _own: EpochEntry = field(init=False)
     #: Entries in the files that count no more, by replica and time.
     _dropped: set[tuple[str, datetime]] = field(default_factory=set)
@@ -123,9 +112,8 @@ class Epoch:
             log.warning("the epoch was not read: %s", self.problem)
 
     def _take_over(self, folder: Path) -> None:
-        entries, is_there = load(folder), _is_readable(folder)
+        entries = load(folder)
         with self._state:
-            self.was_there = self.was_there or is_there
             merged = {*self.before, *entries}
             self.before = tuple(sorted(merged, key=lambda entry: (entry.at, entry.replica)))
             self._unread.discard(folder)
@@ -231,8 +219,7 @@ class Epoch:
         with _locked(folder):
             newest: dict[str, EpochEntry] = {}
             for entry in (*load(folder), *mine):
-                counts = entry.position or entry.events or entry.is_restored
-                if not counts or (entry.replica, entry.at) in self._dropped:
+                if entry.at == _START or (entry.replica, entry.at) in self._dropped:
                     continue
                 # Another replica that runs may have written since this process read its entry.
                 if entry.replica not in newest or entry.at >= newest[entry.replica].at:

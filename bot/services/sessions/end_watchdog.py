@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bot.rules.approvals.approvers import slack_account
-from bot.rules.instances.ledger_age import EpochEntry, with_latest_ends
+from bot.rules.instances.ledger_age import still_lacking, with_latest_ends
 from bot.rules.instances.watchdog import Ability, EndOrder, due
 from bot.rules.values.phrases import plural
 from bot.services.recovery.detection import begin, seen_at
@@ -149,8 +149,9 @@ class EndWatchdog:
             log.warning("what must end could not be read (%s); the copy counts", type(error).__name__)
             return Read(self.copy.rows, from_copy=True)
         self._copy_use.forget()
-        rows, copied, seen = self._beside_records(rows, compared, now)
-        self.copy = EndsCopy(now, copied, others, on_top_of(self.ctx.policy), self.copy.sent, seen, self.me)
+        rows, self.copy = self._beside_records(rows, compared, now)
+        on_top = on_top_of(self.ctx.policy)
+        self.copy = replace(self.copy, read_at=now, others=others, policy=on_top, replica=self.me)
         return Read(rows, from_copy=False)
 
     async def _keep(self) -> None:
@@ -164,8 +165,8 @@ class EndWatchdog:
 
     def _beside_records(
         self, rows: tuple[MustEnd, ...], compared: LedgerComparison, now: datetime
-    ) -> tuple[tuple[MustEnd, ...], tuple[MustEnd, ...], EpochEntry | None]:
-        """Return what must end, what is copied of it, and the epoch of the copy.
+    ) -> tuple[tuple[MustEnd, ...], EndsCopy]:
+        """Return what must end, and the copy with that and its epoch.
 
         Beside an older ledger the copy keeps what it has: the latest end counts until operators accept the ledger.
         """
@@ -175,24 +176,24 @@ class EndWatchdog:
         if not compared.is_older:
             self._set_aside = False
             own.note(compared.events, compared.newest, seen_at(self.ctx, own.entries()))
-            return rows, rows, own.entries()[-1]
+            return rows, replace(self.copy, rows=rows, epoch=own.entries()[-1], records=None)
+        is_noted = compared.older_since is not None or self._set_aside
+        records = still_lacking(rows, self.copy.records_beside(is_noted=is_noted))
         if compared.age is not None and not self._set_aside:
             own.set_aside()
             self._set_aside = True
-        since = compared.older_since or now
-        latest = with_latest_ends(rows, self.copy.rows)
-        latest = tuple(one if one.recovery_since else replace(one, recovery_since=since) for one in latest)
+        latest = with_latest_ends(rows, records, compared.older_since or now)
         there = {one.instance_id for one in rows}
-        return latest, (*latest, *(one for one in self.copy.rows if one.instance_id not in there)), self.copy.epoch
+        kept = (one for one in self.copy.rows if one.instance_id not in there)
+        return latest, replace(self.copy, rows=(*latest, *kept), records=records)
 
     def _due(self, one: MustEnd, now: datetime) -> EndOrder | None:
         provider = self.ctx.providers.get(one.cloud)
         if provider is None or provider.account != one.account:
             return None
         able = provider.capabilities
-        reads = self.ctx.checkpoints is not None
         # A network volume costs little and may hold years of work: it is deleted by the jobs, after their notices.
-        ability = Ability(able.terminate and able.volume_gb is None, able.keeps_disk, reads)
+        ability = Ability(able.terminate and able.volume_gb is None, able.keeps_disk, self.ctx.checkpoints is not None)
         timing = self.ctx.timing
         order = due(
             one, self.ctx.policy, ability, now, overdue_s=timing.end_overdue_s, patience_s=timing.recovery_page_s
@@ -324,8 +325,11 @@ class EndWatchdog:
         """Begin recovery mode in the ledger where it is older than its records, or add what the copy knows."""
         if self._compared is None or not self._compared.is_older:
             return
+        records = self.copy.records or ()
         async with self.ctx.db.write() as tx:
-            await begin(self.ctx, tx, self._compared, self.copy.rows, now)
+            facts = await begin(self.ctx, tx, self._compared, records, now)
+        if facts is not None:
+            self.copy = replace(self.copy, records=facts.untaken(records))
 
     async def watch_writes(self) -> None:
         """Page the operators when no write worked for 20 s, and notify them when one works again."""

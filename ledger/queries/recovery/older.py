@@ -163,6 +163,6 @@ async def rows_of(tx: AsyncSession, instance_ids: Sequence[str]) -> tuple[dict[s
     return instances, {row.id: row for row in await tx.scalars(select(Session).where(Session.id.in_(ids)))}
 
 
-async def was_used(tx: AsyncSession) -> bool:
-    """Whether a process has ever worked on this ledger: only one that runs takes a request."""
-    return await tx.scalar(select(Request.id).limit(1)) is not None
+async def first_request_at(tx: AsyncSession) -> datetime | None:
+    """Return when the first request of this ledger was made: only a process that works on it takes one."""
+    return await tx.scalar(select(func.min(Request.created_at)))

@@ -15,6 +15,7 @@ from bot.rules.instances.ledger_age import (
     age_of,
     age_page,
     age_text,
+    still_lacking,
     with_latest_ends,
 )
 from ledger.kernel.must_end import MustEnd
@@ -81,7 +82,15 @@ def test_an_entry_names_the_newest_events_once() -> None:
 def test_the_latest_end_of_a_record_counts() -> None:
     rows = (row(AT), row(AT + HOUR, "ins_2"), row(None, "ins_3"), row(AT, "ins_4"))
     records = (row(AT + HOUR), row(AT, "ins_2"), row(AT, "ins_3"), row(None, "ins_4"), row(AT, "ins_5"))
-    assert [one.deadline for one in with_latest_ends(rows, records)] == [AT + HOUR, AT + HOUR, None, AT]
+    latest = with_latest_ends(rows, records, AT)
+    assert [one.deadline for one in latest] == [AT + HOUR, AT + HOUR, None, AT]
+    assert {one.recovery_since for one in latest} == {AT}
+
+
+def test_a_record_counts_until_the_ledger_has_its_end() -> None:
+    rows = (row(AT), row(AT + HOUR, "ins_2"), row(None, "ins_3"))
+    records = (row(AT + HOUR), row(AT + HOUR, "ins_2"), row(AT, "ins_3"), row(AT, "ins_4"))
+    assert still_lacking(rows, records) == (records[0], records[2], records[3])
 
 
 def test_people_read_how_old_it_is_and_what_to_do() -> None:

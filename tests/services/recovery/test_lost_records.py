@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from bot.services.runtime import ends_copy
+from bot.services.runtime.epoch import NAME as EPOCH
 from ledger.queries.ends import forget_replica
 from tests.services.recovery.restoring import Copies, Service, lose_records, restarted
 
@@ -55,3 +57,25 @@ async def test_a_process_that_is_killed_right_after_the_first_request_finds_its_
     await running.w.ask(candidates=("vast",))
     async with restarted(running, running.w.ctx.db.url.render_as_string(hide_password=False)) as later:
         assert await later.differences() == []
+
+
+@pytest.mark.parametrize("lost", [(), (EPOCH,), (ends_copy.NAME,)])
+async def test_records_of_an_empty_ledger_do_not_prove_one_that_was_used_before(
+    running: Service, copies: Copies, tmp_path: Path, lost: tuple[str, ...]
+) -> None:
+    """A service that ran before its ledger was put back has written records that name nothing."""
+    empty = await copies.take(*running.databases)
+    await running.w.ask(candidates=("vast",))
+    copy = await copies.take(*running.databases)
+    running.w.clock.advance(120)
+    fresh = tmp_path / "fresh"
+    fresh.mkdir(mode=0o700)
+    async with restarted(running, empty, folder=fresh) as first:
+        await first.run(30)
+        assert await first.differences() == []
+    for name in lost:
+        (fresh / name).unlink()
+    async with restarted(running, copy, folder=fresh) as later:
+        assert (await later.differences())[0].startswith("Nothing shows how old the ledger is")
+    async with restarted(running, empty, folder=fresh) as again:
+        assert await again.differences() == []

@@ -135,6 +135,36 @@ async def test_a_ledger_that_is_not_older_goes_on_and_a_shortened_end_stays_shor
         assert row.deadline == until - timedelta(hours=1)
 
 
+@pytest.mark.parametrize("is_extended", [True, False])
+async def test_an_end_that_is_shortened_beside_an_older_ledger_stays_short(
+    running: Service, copies: Copies, is_extended: bool
+) -> None:
+    w = running.w
+    request_id = await w.running(candidates=("runpod",), hours=Decimal(4))
+    copy = await copies.take(*running.databases)
+    until = await end_of(w, request_id)
+    if is_extended:
+        until = await extended(running, request_id, "2")
+    else:
+        assert (await w.more(request_id, "2")).code == "asked"
+    await running.run(15)
+    async with restarted(running, copy) as later:
+        await later.run(60, 20)
+        assert (later.pages, await end_of(later.w, request_id)) == (["ledger/older"], until)
+        session = (await later.w.view(request_id)).session
+        assert session is not None
+        await later.w.shorten(session.id, timedelta(hours=1))
+        await later.run(60, 20)
+        url = later.w.ctx.db.url.render_as_string(hide_password=False)
+        async with restarted(later, url) as last:
+            await last.run(60, 20)
+            assert await end_of(last.w, request_id) == until - timedelta(hours=1)
+            (row,) = ends_copy.load(last.folder / ends_copy.NAME).rows
+            assert row.deadline == until - timedelta(hours=1)
+            ends = [one for one in (await last.w.books()).events if one.kind == EventKind.SESSION_END_RECORDED]
+            assert len(ends) == is_extended
+
+
 @pytest.mark.slow
 async def test_a_machine_that_the_ledger_lacks_is_listed_and_left_alone(running: Service, copies: Copies) -> None:
     w = running.w

@@ -11,6 +11,7 @@ from ledger.queries.recovery.older import (
     Recovery,
     accepted,
     advances_before,
+    first_request_at,
     launches_approved_before,
     missing_machines,
     note_accepted,
@@ -19,7 +20,6 @@ from ledger.queries.recovery.older import (
     recovery,
     restored_at,
     rows_of,
-    was_used,
 )
 from tests.support import rows
 from tests.support.clock import START
@@ -52,11 +52,11 @@ async def test_an_older_ledger_is_on_until_it_is_accepted(db: Database) -> None:
 
 async def test_what_is_not_sent_yet_counts_by_its_approval(db: Database) -> None:
     async with db.write() as tx:
-        assert not await was_used(tx)
+        assert await first_request_at(tx) is None
         ready = await rows.instance(tx, InstanceState.READY)
     async with db.read() as tx:
         assert ready.state is InstanceState.READY
-        assert await was_used(tx)
+        assert await first_request_at(tx) is not None
         later = START + timedelta(days=365)
         assert [one.session_id for one in await launches_approved_before(tx, later)] == [ready.session_id]
         assert await launches_approved_before(tx, START - MINUTE) == []

@@ -7,6 +7,7 @@ from tests.scenarios.simulation.guards.guard import Edit, Guard, Law
 LAUNCH, RECOVERY = "bot.services.instances.launch", "bot.services.recovery"
 RESTORES, RECORDS = "tests/services/recovery/test_restores.py", "tests/services/recovery/test_records.py"
 FAILOVER = "tests/services/recovery/test_database_failover.py"
+LOST = "tests/services/recovery/test_lost_records.py"
 SIGNED = "tests/services/nodes/test_signed_ends.py"
 UNCONFIRMED = "tests/services/recovery/test_unconfirmed_clock.py"
 STARTS = "tests/test_startup.py"
@@ -55,11 +56,35 @@ _RESTORES = (
             ),
             Edit(
                 "bot.services.sessions.end_watchdog",
-                "        latest = with_latest_ends(rows, self.copy.rows)",
+                "        latest = with_latest_ends(rows, records, compared.older_since or now)",
                 "        latest = rows",
             ),
         ),
         test=f"{RESTORES}::test_an_extended_machine_lives_until_the_end_that_the_copy_of_ends_has",
+    ),
+    Guard(
+        "an older ledger's own end is no record",
+        Law.OLDER,
+        (
+            Edit(
+                "bot.services.sessions.end_watchdog",
+                "        records = still_lacking(rows, self.copy.records_beside(is_noted=is_noted))",
+                "        records = self.copy.rows",
+            ),
+        ),
+        test=f"{RESTORES}::test_an_end_that_is_shortened_beside_an_older_ledger_stays_short",
+    ),
+    Guard(
+        "a record of an empty ledger",
+        Law.OLDER,
+        (
+            Edit(
+                f"{RECOVERY}.detection",
+                "(empty_at is not None and first >= empty_at)",
+                "empty_at is not None",
+            ),
+        ),
+        test=f"{LOST}::test_records_of_an_empty_ledger_do_not_prove_one_that_was_used_before",
     ),
     Guard(
         "an agent keeps its latest end",
@@ -140,12 +165,11 @@ _RESTORES = (
         (
             Edit(
                 "ledger.queries.recovery.older",
-                "    return await tx.scalar(select(Request.id).limit(1)) is not None",
-                "    return await tx.scalar(select(Instance.id).limit(1)) is not None",
+                "    return await tx.scalar(select(func.min(Request.created_at)))",
+                "    return await tx.scalar(select(func.min(Instance.sent_at)))",
             ),
         ),
-        test="tests/services/recovery/test_lost_records.py"
-        "::test_a_request_that_is_open_in_the_copy_is_not_approved_by_the_policy",
+        test=f"{LOST}::test_a_request_that_is_open_in_the_copy_is_not_approved_by_the_policy",
     ),
 )
 
