@@ -16,7 +16,8 @@ from sqlalchemy.orm import aliased
 from ledger.kernel.entry_kind import USED, EntryKind
 from ledger.kernel.grant import GrantKind
 from ledger.kernel.states import GrantState
-from ledger.models import GrantRow, Instance, LedgerEntry, Request
+from ledger.models import GrantRow, Instance, LedgerEntry, Request, Session
+from ledger.queries.budgets.unsettled import unsettled_sum
 from ledger.queries.lookups import session_of
 from ledger.queries.rollup import TOTAL
 
@@ -101,6 +102,10 @@ async def accrued_of_session(tx: AsyncSession, session_id: str) -> Decimal:
 
 
 async def spent_before(tx: AsyncSession, request: Request) -> Decimal:
-    """Return dollars booked on earlier attempts of a request that is quoted (again)."""
+    """Return dollars of earlier attempts of a request that is quoted (again): booked, and what no bill has settled."""
     session = await session_of(tx, request.id) if request.quote_version > 0 else None
-    return await accrued_of_session(tx, session.id) if session is not None else Decimal(0)
+    if session is None:
+        return Decimal(0)
+    mine = (LedgerEntry.session_id == session.id, LedgerEntry.kind.in_(USED))
+    amounts: Any = select(TOTAL, unsettled_sum([Session.id == session.id])).where(*mine)
+    return sum(filter(None, (await tx.execute(amounts)).one()), Decimal(0))

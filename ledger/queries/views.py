@@ -33,6 +33,7 @@ from ledger.models import (
     WaitLimits,
 )
 from ledger.queries.access import Whose, own_or_shared, shared_with
+from ledger.queries.budgets.unsettled import unsettled_of_earlier
 from ledger.queries.cloud_accounts import listing_times
 from ledger.queries.jobs.command_claims import ended_counts
 from ledger.queries.jobs.resume_points import resume_sentences
@@ -288,10 +289,11 @@ async def views_of_sessions(tx: AsyncSession, sessions: Sequence[Session]) -> li
     waits, shared = await recovery(tx), await shared_with(tx, request_ids)
     moves = await migrations_of(tx, ids)
     graces = await graces_of_sessions(tx, ids)
-    replaced = [row.id for key, row in newest.items() if key in grants and grants[key].kind == GrantKind.REPLACE]
-    resumed = await resume_sentences(tx, replaced) if replaced else {}
+    replaced = {row.id: key for key, row in newest.items() if key in grants and grants[key].kind == GrantKind.REPLACE}
+    resumed = await resume_sentences(tx, list(replaced)) if replaced else {}
+    unsettled = await unsettled_of_earlier(tx, replaced) if replaced else {}
     listed = await listing_times(tx, {(row.cloud, row.account) for row in newest.values()})
-    found = []
+    found, nothing = [], Decimal(0)
     for s in sessions:
         others = further[s.id]
         row, grant, every = newest.get(s.id), grants.get(s.id), booked.get(s.id, {})
@@ -308,7 +310,7 @@ async def views_of_sessions(tx: AsyncSession, sessions: Sequence[Session]) -> li
                 accrued_usd=total,
                 accrued_until=max((one.until for one in every.values() if one.until), default=None),
                 booked=mine,
-                cap_usd=own_usd + longer.get(s.id, Decimal(0)) + total - together_usd,
+                cap_usd=own_usd + longer.get(s.id, nothing) + total - together_usd + unsettled.get(s.id, nothing),
                 node=agents.get(row.id) if row else None,
                 disk=disks.get(s.id),
                 unknown=waits.unknown,
