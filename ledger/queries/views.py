@@ -33,7 +33,6 @@ from ledger.models import (
     WaitLimits,
 )
 from ledger.queries.access import Whose, own_or_shared, shared_with
-from ledger.queries.budgets.unsettled import unsettled_of_earlier
 from ledger.queries.cloud_accounts import listing_times
 from ledger.queries.jobs.command_claims import ended_counts
 from ledger.queries.jobs.resume_points import resume_sentences
@@ -45,7 +44,7 @@ from ledger.queries.retained_disks import open_disks
 from ledger.queries.runs.graces import graces_of_sessions
 from ledger.queries.runs.machines import machines
 from ledger.queries.runs.migrations import last_migration_of, migrations_of
-from ledger.queries.session_costs import NOTHING, Booked, booked_of, extension_caps
+from ledger.queries.session_costs import NOTHING, Booked, booked_of, extension_caps, unsettled_of_earlier
 
 SHORTEST_ENDING = 4
 INSTANCE_PREFIX = "ins_"

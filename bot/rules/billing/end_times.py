@@ -16,7 +16,7 @@ BLIND_SWEEPS = 10
 #: It may have failed unseen for so many passes before its end was ordered, even where its cloud was listed as usual.
 UNSEEN_SWEEPS = 2
 #: A shorter range of an end tells people nothing.
-WORTH_TELLING = timedelta(minutes=10)
+SHORTEST_RANGE = timedelta(minutes=10)
 
 
 class Evidence(Protocol):
@@ -47,9 +47,9 @@ class KnownEnd:
     latest: datetime
 
     @property
-    def is_worth_telling(self) -> bool:
+    def is_range(self) -> bool:
         """Whether the range is long enough that people read it beside the likely end."""
-        return self.latest - self.earliest > WORTH_TELLING
+        return self.latest - self.earliest > SHORTEST_RANGE
 
 
 def carried_out(called_at: datetime, shown_at: datetime, lag: timedelta) -> bool:

@@ -32,7 +32,7 @@ class BookedPiece:
 
 
 @dataclass(frozen=True, slots=True)
-class BilledSpan:
+class EndedSpan:
     """From when a component is billed, and when its likely end is; `rule` says which steps its cloud bills."""
 
     start: datetime
@@ -46,13 +46,13 @@ class BilledSpan:
         return billed_s(max(used, Decimal(1)) if self.rule.minimum_s and used >= 0 else used, self.rule)
 
 
-def hours_are_booked(booked: Iterable[BookedPiece], component: str, span: BilledSpan) -> bool:
+def hours_are_booked(booked: Iterable[BookedPiece], component: str, span: EndedSpan) -> bool:
     """Whether the hour in which the end lies is booked as a whole, so that no last piece is due."""
     last = max((int(m[1]) + 1 for one in booked if one.component == component and (m := _own_hour(one))), default=0)
     return last * HOUR_S > seconds(span.start, span.end)
 
 
-def surplus(booked: Iterable[BookedPiece], spans: Mapping[str, BilledSpan]) -> dict[tuple[str, date], BookedPiece]:
+def surplus(booked: Iterable[BookedPiece], spans: Mapping[str, EndedSpan]) -> dict[tuple[str, date], BookedPiece]:
     """Return what lies behind the end, by component and day: the amount, and the last moment that it was booked for.
 
     `booked` are all entries of the instance that end behind it, and all its parts of hours: a stop cuts an hour.
@@ -77,7 +77,7 @@ def _own_hour(one: BookedPiece) -> re.Match[str] | None:
     return None if _DISK.search(one.key) else _HOUR.search(one.key)
 
 
-def _share_behind(one: BookedPiece, span: BilledSpan, stops: Iterable[int]) -> Decimal:
+def _share_behind(one: BookedPiece, span: EndedSpan, stops: Iterable[int]) -> Decimal:
     """Return which share of a piece's time lies behind the end, between 0 and 1."""
     if m := _DISK.search(one.key):  # A retained disk counts its hours from its own beginning.
         since_s = Decimal(m[1])

@@ -6,7 +6,7 @@ from datetime import datetime
 from decimal import Decimal
 
 from bot.rules.billing.metering import completed, so_far
-from bot.rules.billing.take_back import BilledSpan, BookedPiece, hours_are_booked, surplus
+from bot.rules.billing.take_back import BookedPiece, EndedSpan, hours_are_booked, surplus
 from bot.services.billing.metering import accruals, components, entry_key, gpu_billed_from, rule_of
 from bot.services.runtime.context import Context
 from ledger.core import NewEntry, Tx, book_all
@@ -57,10 +57,10 @@ def _cost(ctx: Context, row: Instance, until: datetime, disk_usd_h: Decimal) -> 
     }
 
 
-def _spans(ctx: Context, row: Instance, ended_at: datetime) -> dict[str, BilledSpan]:
+def _spans(ctx: Context, row: Instance, ended_at: datetime) -> dict[str, EndedSpan]:
     rule = rule_of(ctx, row)
     return {
-        component: BilledSpan(start, min(ended_at, paused_at or ended_at), rule)
+        component: EndedSpan(start, min(ended_at, paused_at or ended_at), rule)
         for component, start, paused_at, *_ in components(row, gpu_billed_from(ctx, row, ended_at))
         if start is not None
     }

@@ -72,8 +72,7 @@ async def replace(ctx: Context, tx: Tx, session_id: str, longer_usd: Decimal, no
     last = (await instances_of_session(tx, session_id))[-1]
     used = await tx.get_one(GrantRow, last.grant_id)
     # What it may have cost beyond its likely end is not spent twice either.
-    used_usd = (await booked(tx, last)).usd + (last.unsettled_usd or Decimal(0))
-    remaining = used.total_cap_usd + longer_usd - used_usd
+    remaining = used.total_cap_usd + longer_usd - (await booked(tx, last)).usd - (last.unsettled_usd or Decimal(0))
     session = await tx.get_one(Session, session_id, populate_existing=True)
     if last.outcome_code in NEVER_REPLACED:
         return False

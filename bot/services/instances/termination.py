@@ -128,10 +128,7 @@ async def _terminate(ctx: Context, held: Claim, row: Instance, began_at: datetim
         await lock_family(tx, Instance, row.id)
         fresh = await tx.get_one(Instance, row.id, populate_existing=True)
         if was_there is not None and approved_now(ctx.clock) is not None:
-            lag = timedelta(seconds=ctx.providers[row.cloud].capabilities.visibility_lag_s)
-            before, at, alive_at = row.terminate_called_at, called_at or now, alive_at or row.reachable_at
-            reply = after_reply(fresh, before, at, now, lag, was_there=was_there, alive_at=alive_at)
-            await _acknowledged(tx, fresh, reply, unseen)
+            await _acknowledged(ctx, tx, row, fresh, called_at or now, alive_at, now, unseen, was_there=was_there)
         waiting_s = (now - _sent_since(fresh)).total_seconds()
         pause_s = min(max(ctx.timing.terminate_retry_s, waiting_s / 2), ctx.timing.terminate_retry_max_s)
         back = {"terminate_called_at": row.terminate_called_at} if had_no_effect and notes_call else {}
@@ -141,11 +138,25 @@ async def _terminate(ctx: Context, held: Claim, row: Instance, began_at: datetim
             await _page(ctx, tx, row, problem or "the cloud accepted the termination but still lists it", now)
 
 
-async def _acknowledged(tx: Tx, fresh: Instance, reply: Mapping[str, Any], unseen: Mapping[str, Any]) -> None:
+async def _acknowledged(
+    ctx: Context,
+    tx: Tx,
+    row: Instance,
+    fresh: Instance,
+    called_at: datetime,
+    alive_at: datetime | None,
+    now: datetime,
+    unseen: Mapping[str, Any],
+    *,
+    was_there: bool,
+) -> None:
     """Store what a cloud's reply to a termination shows, although the claim may be lost: billing stops with it.
 
     `fresh` was read in this transaction, with its family locked. `unseen`: when it last worked, if nobody knows that.
     """
+    lag = timedelta(seconds=ctx.providers[row.cloud].capabilities.visibility_lag_s)
+    before, alive_at = row.terminate_called_at, alive_at or row.reachable_at
+    reply = after_reply(fresh, before, called_at, now, lag, was_there=was_there, alive_at=alive_at)
     if fresh.state is InstanceState.TERMINATING and reply:
         is_known = fresh.worked_at is not None or fresh.terminate_acked_at is not None
         await amend(tx, Instance, fresh.id, version=fresh.version, **({} if is_known else unseen), **reply)

@@ -23,9 +23,8 @@ from ledger.kernel.entry_kind import USED
 from ledger.kernel.grant import GrantKind
 from ledger.kernel.states import LIVE_SESSION, GrantState
 from ledger.models import Base, GrantRow, Instance, LedgerEntry, OpenSpend, Session, SessionOpenSpend, UnsettledSpend
-from ledger.queries.budgets.unsettled import unsettled_sum
 from ledger.queries.rollup import TOTAL
-from ledger.queries.session_costs import RELEASED
+from ledger.queries.session_costs import RELEASED, unsettled_sum
 from ledger.queries.spend import Purse, reserved_in_advance
 
 _NOTHING = literal(Decimal(0), MicroUsd())

@@ -68,7 +68,9 @@ _BOOKED = (
         "a bill corrects only what the approved rate explains",
         Law.BOOKED,
         (
-            Edit(TRUE_UP, "        if one.differences and not one.above:", "        if one.differences:"),
+            Edit(
+                TRUE_UP, "        if (one.differences or one.settles) and not one.above:", "        if one.differences:"
+            ),
             Edit(TRUE_UP, "    return 0 if fresh.above else await", "    return await"),
         ),
         test="tests/services/billing/test_bills_by_day.py::test_more_than_the_approved_rate_is_booked_only_by_a_person",
