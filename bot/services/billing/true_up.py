@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from bot.rules.billing.end_times import known_end, latest_end
+from bot.rules.billing.end_times import KnownEnd, known_end, latest_end
 from bot.rules.billing.metering import amount, seconds, so_far
 from bot.rules.billing.true_up import (
     TOTALS,
@@ -265,6 +265,14 @@ def bounds(ctx: Context, row: Instance) -> Range | None:
     _, greatest = between(row.sent_at, ran_at, end.earliest, end.latest, gpu_usd_h, rule)
     disk, disk_at_most = (so_far(row.sent_at, until, row.storage_usd_h, rule) for until in (row.ended_at, end.latest))
     return least + disk, greatest + disk_at_most
+
+
+def unsure_end(ctx: Context, row: Instance | None) -> KnownEnd | None:
+    """Return when an instance ended, with its range; None where it runs, or where the range is short."""
+    if row is None or row.ended_at is None or row.state is not InstanceState.GONE:
+        return None
+    end = known_end(row, row.ended_at, ctx.timing.sweep_s)
+    return end if end.is_range else None
 
 
 async def ranges(ctx: Context, tx: Tx, session_ids: Collection[str]) -> dict[str, Range]:
