@@ -8,6 +8,7 @@ RECONCILE, TRUE_UP = "bot.services.instances.reconcile", "bot.services.billing.t
 TRANSITIONS, FAILOVER = "bot.services.instances.transitions", "bot.services.instances.failover"
 BOOTS, POWER = "tests/scenarios/faults/test_boots.py", "tests/services/instances/test_power.py"
 METERING, ENDS = "tests/services/billing/test_metering.py", "tests/scenarios/faults/test_ends.py"
+UNDATED, UNSETTLED = "tests/services/instances/test_undated_ends.py", "tests/services/billing/test_unsettled.py"
 TRIGGERS, TRIGGERED = "migrations.baseline.triggers", "tests/ledger/engine/test_triggers.py"
 TRANSFERS, TRANSFER = "tests/services/sessions/test_transfer.py", "bot.services.sessions.transfer"
 AUTHORITY = "tests/services/approvals/test_authority.py"
@@ -15,6 +16,36 @@ AUDITED = "tests/services/audit/test_authority_invariants.py"
 HOLDS = "tests/services/checkpoints/test_verification.py"
 
 _BOOKED = (
+    Guard(
+        "a listing takes back a call without a reply",
+        Law.BOOKED,
+        (
+            Edit(
+                RECONCILE,
+                "row.terminate_acked_at or (row.terminate_called_at if item.status is InstanceStatus.RUNNING else None)",
+                "row.terminate_acked_at",
+            ),
+        ),
+        test=f"{UNDATED}::test_a_call_without_a_reply_is_no_evidence_once_its_cloud_shows_that_the_instance_runs",
+    ),
+    Guard(
+        "what is booked behind the end is given back",
+        Law.BOOKED,
+        (Edit("bot.services.billing.last_use", "[*rest, *(_given_back", "[*rest] or [*(_given_back"),),
+        test=f"{UNSETTLED}::test_the_likely_end_is_booked_and_the_latest_one_is_held",
+    ),
+    Guard(
+        "budgets hold the latest end",
+        Law.DECISION,
+        (
+            Edit(
+                "bot.services.budgets.enforcement",
+                "reserved_usd, spent_usd = open_usd + unsettled[since], await",
+                "reserved_usd, spent_usd = open_usd, await",
+            ),
+        ),
+        test=f"{UNSETTLED}::test_the_likely_end_is_booked_and_the_latest_one_is_held",
+    ),
     Guard(
         "one entry for one hour",
         Law.BOOKED,
