@@ -22,15 +22,14 @@ from bot.services.billing import bill_confirmation, last_use, metering, true_up
 from bot.services.billing.focus import focus_csv
 from bot.services.budgets import enforcement
 from bot.services.instances import termination
-from bot.services.instances.failover import replace as replace_machine
 from bot.services.instances.unreachable_accounts import write_off
 from bot.slack.blocks.elements import when
 from bot.slack.blocks.session.session_ready_and_ended import ended as ended_message
 from ledger.engine.db import Database
 from ledger.kernel.calendar_spans import after, begin
 from ledger.kernel.states import InstanceState, RollupTier, SessionState
-from ledger.models import GrantRow, Instance, Request, Session
-from ledger.queries.session_costs import accrued_of_session, spent_before
+from ledger.models import Instance, Request
+from ledger.queries.session_costs import accrued_of_session, booked, spent_before
 from ledger.queries.spend import EVERYBODY, spent
 from providers.contract import Provider
 from tests.services.billing.test_bills_by_day import begun, ended, pass_days
@@ -198,20 +197,20 @@ async def test_what_is_open_is_not_spent_by_the_next_attempt(db: Database) -> No
         assert await spent_before(tx, request) == Decimal("0.5")
 
 
-async def test_a_replacement_does_not_get_what_is_open(bare: World) -> None:
-    w = bare
-    await in_use(w)
-    now = w.clock.now()
-    async with w.ctx.db.write() as tx:
-        (row,) = (await w.books()).instances
-        await tx.execute(update(Session).values(state=SessionState.QUEUED))
-        values = {"state": InstanceState.GONE, "ended_at": now, "unsettled_usd": Decimal("0.05")}
-        await tx.execute(update(Instance).values(**values))
-        grant = await tx.get_one(GrantRow, row.grant_id)
-        assert await replace_machine(w.ctx, tx, row.session_id, Decimal(0), now)
-        used_usd = await accrued_of_session(tx, row.session_id)
-    new = (await w.books()).grants[-1]
-    assert new.total_cap_usd == grant.total_cap_usd - used_usd - Decimal("0.05")
+async def test_a_replacement_does_not_get_what_is_open(w: World) -> None:
+    await w.running(candidates=("vast",))
+    w.clock.advance(600)
+    w.clouds["vast"].disturb(str((await only(w)).ref), "vanish")
+    await w.run(160, 20)
+    books = await w.books()
+    first, new = books.instances[0], books.grants[-1]
+    assert (len(books.instances), first.state) == (2, InstanceState.GONE)
+    assert first.unsettled_usd is not None
+    async with w.ctx.db.read() as tx:
+        used_usd = (await booked(tx, first)).usd
+    assert new.total_cap_usd == books.grants[0].total_cap_usd - used_usd - first.unsettled_usd
+    # In all it may cost what was approved, and not what is left of that.
+    assert (await w.session(first.session_id)).cap_usd == books.approvals[0].total_cap_usd
 
 
 @pytest.mark.parametrize("acked", [False, True])

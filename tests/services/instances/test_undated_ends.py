@@ -233,23 +233,23 @@ async def test_a_call_without_a_reply_is_no_evidence_once_its_cloud_shows_that_t
 ) -> None:
     """An instance that is offline may have been ended by the call, which its cloud carries out slowly."""
     w = bare
-    await ordered_late(w, "tensordock", retried=False)
+    await ordered_late(w, "lambda", retried=False)
     called_at = w.clock.now()
-    await later(w, 20, "tensordock")
+    await later(w, 20, "lambda")
     assert (await only(w)).terminate_called_at == called_at  # Its listings may lag for so long.
     if status == "offline":
-        w.clouds["tensordock"].disturb(str((await only(w)).ref), "preempted")
-    await later(w, 1800, "tensordock")
+        w.clouds["lambda"].disturb(str((await only(w)).ref), "preempted")
+    await later(w, 1800, "lambda")
     row = await only(w)
     if status == "offline":
         assert row.terminate_called_at == called_at
         return
     assert (row.terminate_called_at, row.terminate_acked_at) == (None, None)
     lose(w, row)
-    await later(w, 40, "tensordock")
+    await later(w, 40, "lambda")
     gone_at = w.clock.now()
     for _ in range(3):
-        await later(w, 40, "tensordock")
+        await later(w, 40, "lambda")
     row = await only(w)
     assert (row.state, row.ended_at) == (InstanceState.GONE, gone_at)
     assert row.latest_end_at is not None

@@ -22,8 +22,8 @@ _BOOKED = (
         (
             Edit(
                 RECONCILE,
-                "row.terminate_acked_at or (row.terminate_called_at if item.status is InstanceStatus.RUNNING else None)",
-                "row.terminate_acked_at",
+                "(row.terminate_called_at if item.status is InstanceStatus.RUNNING else None)",
+                "None",
             ),
         ),
         test=f"{UNDATED}::test_a_call_without_a_reply_is_no_evidence_once_its_cloud_shows_that_the_instance_runs",
@@ -31,7 +31,13 @@ _BOOKED = (
     Guard(
         "what is booked behind the end is given back",
         Law.BOOKED,
-        (Edit("bot.services.billing.last_use", "[*rest, *(_given_back", "[*rest] or [*(_given_back"),),
+        (
+            Edit(
+                "bot.services.billing.last_use",
+                "*(_given_back(row, one) for one in surplus(booked, spans).values())",
+                "",
+            ),
+        ),
         test=f"{UNSETTLED}::test_the_likely_end_is_booked_and_the_latest_one_is_held",
     ),
     Guard(
