@@ -22,20 +22,13 @@ SHORTEST_RANGE = timedelta(minutes=10)
 class Evidence(Protocol):
     """What the ledger stores about an end; the columns of an instance say what each one is."""
 
-    @property
-    def absent_at(self) -> Iterable[str]: ...
-    @property
-    def trouble_at(self) -> datetime | None: ...
-    @property
-    def worked_at(self) -> datetime | None: ...
-    @property
-    def terminate_asked_at(self) -> datetime | None: ...
-    @property
-    def terminate_called_at(self) -> datetime | None: ...
-    @property
-    def terminate_acked_at(self) -> datetime | None: ...
-    @property
-    def latest_end_at(self) -> datetime | None: ...
+    absent_at: list[str]
+    trouble_at: datetime | None
+    worked_at: datetime | None
+    terminate_asked_at: datetime | None
+    terminate_called_at: datetime | None
+    terminate_acked_at: datetime | None
+    latest_end_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -160,7 +160,8 @@ def compare(account: BillSubject, able: Capabilities, now: datetime) -> BillComp
     if able.charges_derived and account.session_id is None:
         # An orphan was seen at some time after it began, and the cloud's log says when that was.
         existed_from = min([existed_from, *(line.begins for line in lines)])
-    existed_until = _existed_until(account)
+    latest_at = latest_end(account.row, account.ended_at) if account.row is not None else account.ended_at
+    existed_until = max(latest_at, account.existed_until)
     most_usd = most(existed_from, existed_until, account.most_usd_h, able.billing)
     is_open = account.row is not None and account.row.unsettled_usd is not None
     return BillComparison(
@@ -172,12 +173,6 @@ def compare(account: BillSubject, able: Capabilities, now: datetime) -> BillComp
         is_above(account.booked_usd, differences, most_usd),
         is_open and whole and is_settled(lines, existed_until, now, able.bill_granularity),
     )
-
-
-def _existed_until(account: BillSubject) -> datetime:
-    """Return until when it may have existed, as an instance or as the orphan that it was."""
-    latest_at = latest_end(account.row, account.ended_at) if account.row is not None else account.existed_until
-    return max(latest_at, account.existed_until)
 
 
 def _lines(account: BillSubject, able: Capabilities) -> list[BillLineItem]:

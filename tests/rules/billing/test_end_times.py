@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 import pytest
@@ -18,11 +18,11 @@ def at(minute: float) -> datetime:
     return START + timedelta(minutes=minute)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Row:
     """What is stored about one end."""
 
-    absent_at: tuple[str, ...] = ()
+    absent_at: list[str] = field(default_factory=list)
     trouble_at: datetime | None = None
     worked_at: datetime | None = None
     terminate_asked_at: datetime | None = None
@@ -33,7 +33,7 @@ class Row:
 
 def row(called: float | None = None, acked: float | None = None, absent: tuple[float, ...] = ()) -> Row:
     return Row(
-        tuple(at(minute).isoformat() for minute in absent),
+        [at(minute).isoformat() for minute in absent],
         terminate_called_at=None if called is None else at(called),
         terminate_acked_at=None if acked is None else at(acked),
     )
@@ -85,7 +85,7 @@ def test_the_earliest_end_has_the_margin_of_what_nobody_saw() -> None:
     for failed in (Row(trouble_at=at(12)), Row(worked_at=at(12), trouble_at=at(15))):
         assert known_end(failed, at(20), SWEEP_S).earliest == at(12) - 100 * seconds
         assert known_end(replace(failed, terminate_asked_at=at(5)), at(20), SWEEP_S).earliest == at(5)
-    assert known_end(Row(absent_at=(at(45).isoformat(),)), at(20), SWEEP_S).is_range
+    assert known_end(Row(absent_at=[at(45).isoformat()]), at(20), SWEEP_S).is_range
 
 
 @pytest.mark.parametrize(
