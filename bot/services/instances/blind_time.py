@@ -36,31 +36,21 @@ async def worked_by_listing(
         is_explained = is_ending and not is_failed
     if is_explained:
         return {}
-    worked = await _last_worked(ctx, row, at, listed_at, UNSEEN_SWEEPS if item is None else BLIND_SWEEPS)
+    worked = await last_worked(ctx, row, at, listed_at, UNSEEN_SWEEPS if item is None else BLIND_SWEEPS)
     # The failure of one that is ending is stored nowhere else, even if its cloud was listed just before.
     return worked or ({"worked_at": listed_at} if is_ending and item is not None and not _is_known(row) else {})
-
-
-async def worked_by_order(ctx: Context, row: Instance, listed_at: datetime | None) -> dict[str, Any]:
-    """Return the same for an instance that its cloud accepts to end, and that was not listed just before the order.
-
-    `listed_at`: when this process listed its cloud last before it called. A listing without it does not count.
-    """
-    if row.terminate_asked_at is None:
-        return {}
-    return await _last_worked(ctx, row, row.terminate_asked_at, None if row.absent_at else listed_at, UNSEEN_SWEEPS)
 
 
 def _is_known(row: Instance) -> bool:
     return row.trouble_at is not None or row.worked_at is not None
 
 
-async def _last_worked(
-    ctx: Context, row: Instance, at: datetime, listed_at: datetime | None, sweeps: int
+async def last_worked(
+    ctx: Context, row: Instance, at: datetime, listed_at: datetime | None, sweeps: int = UNSEEN_SWEEPS
 ) -> dict[str, Any]:
-    """Return when it last worked, as far as this process knows, which listed its cloud at `listed_at`.
+    """Return when an instance last worked, as far as this process knows, which listed it at `listed_at`, as a column.
 
-    Nothing where that is stored, or was at most so many passes before `at`.
+    Nothing where that, or its trouble, is stored, or where it was listed at most so many passes before `at`.
     """
     is_recent = listed_at is not None and at - listed_at <= timedelta(seconds=sweeps * ctx.timing.sweep_s)
     if is_recent or _is_known(row):

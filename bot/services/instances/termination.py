@@ -12,7 +12,7 @@ from bot.rules.billing.end_times import after_reply
 from bot.services.checkpoints import verification
 from bot.services.grants import reopen, reservations
 from bot.services.instances import volume_ends
-from bot.services.instances.blind_time import worked_by_order
+from bot.services.instances.blind_time import last_worked
 from bot.services.instances.health import last_heartbeat_at
 from bot.services.instances.transitions import end_instance, settle
 from bot.services.notifications import end_of_session, request_message
@@ -121,9 +121,9 @@ async def _terminate(ctx: Context, held: Claim, row: Instance, began_at: datetim
         await volume_ends.notify_in_use(ctx, row, error)
     now = ctx.clock.now()
     # When it was last alive says something only where the cloud does not know it, and was not called before.
-    unknown = was_there is False and row.terminate_called_at is None
-    alive_at = await last_heartbeat_at(ctx, row) if unknown else None
-    unseen = await worked_by_order(ctx, row, listed_at) if was_there else {}
+    alive_at = await last_heartbeat_at(ctx, row) if (was_there, row.terminate_called_at) == (False, None) else None
+    shown_at = None if row.absent_at else listed_at  # A listing without it does not count.
+    unseen = await last_worked(ctx, row, row.terminate_asked_at or now, shown_at) if was_there else {}
     async with ctx.db.write() as tx:
         await lock_family(tx, Instance, row.id)
         fresh = await tx.get_one(Instance, row.id, populate_existing=True)

@@ -11,7 +11,7 @@ import pytest
 from bot.rules.billing.true_up import SETTLED
 from bot.services.billing import bill_confirmation, true_up
 from bot.services.instances import reconcile, termination
-from bot.services.instances.blind_time import worked_by_listing, worked_by_order
+from bot.services.instances.blind_time import last_worked, worked_by_listing
 from bot.services.runtime.clock_guard import CONFIRM_S, GuardedClock
 from ledger.kernel.states import InstanceState
 from providers.contract import Provider
@@ -268,4 +268,4 @@ async def test_a_stored_trouble_is_the_last_sign_of_work(bare: World) -> None:
     assert (await worked_by_listing(w.ctx, row, None, {}, at)).keys() == {"worked_at"}
     row.trouble_at, row.terminate_asked_at = at - timedelta(minutes=10), at
     assert await worked_by_listing(w.ctx, row, None, {}, at) == {}
-    assert await worked_by_order(w.ctx, row, at - timedelta(hours=1)) == {}
+    assert await last_worked(w.ctx, row, at, at - timedelta(hours=1)) == {}
