@@ -51,7 +51,8 @@ class EpochEntry:
     def with_event(self, event: NamedEvent, at: datetime) -> EpochEntry:
         """Return the entry with one more event, which its ledger has from now on."""
         others = [earlier for earlier in self.events if earlier.id != event.id]
-        return replace(self, at=max(self.at, at), events=tuple([*others, event][-NAMED:]))
+        at = max(self.at, at) if self.names_something else at
+        return replace(self, at=at, events=tuple([*others, event][-NAMED:]))
 
 
 class AgeEvidence(StrEnum):

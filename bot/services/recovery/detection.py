@@ -28,8 +28,6 @@ from ledger.queries.recovery.older import first_request_at, older_mark, rows_of
 EARLY = timedelta(seconds=60)
 #: An entry that no clock has dated yet is older than all others.
 NO_TIME = datetime(1970, 1, 1, tzinfo=UTC)
-#: Entries from before a clock was confirmed lie closer to it than this.
-LEAST_DATED = timedelta(days=1)
 
 
 async def check_at_start(ctx: Context, copy: EndsCopy, me: str) -> None:
@@ -46,20 +44,24 @@ async def check_at_start(ctx: Context, copy: EndsCopy, me: str) -> None:
         async with ctx.db.write() as tx:
             if approved_now(ctx.clock) is None:
                 # Whatever this clock shows, it is not earlier than what the ledger and its records show.
-                now = max(now, seen_at(ctx, entries), await newest_at(tx) or now)
+                now = max(now, seen_at(ctx, entries, compared.events), await newest_at(tx) or now)
             await begin(ctx, tx, compared, copy.records_beside(is_noted=compared.older_since is not None), now)
         return
     ctx.epoch.confirm(entries)
-    ctx.epoch.note(compared.events, compared.newest, seen_at(ctx, entries))
+    ctx.epoch.note(compared.events, compared.newest, seen_at(ctx, entries, compared.events))
     await ctx.epoch.write()
 
 
-def seen_at(ctx: Context, entries: Collection[EpochEntry]) -> datetime:
+def seen_at(ctx: Context, entries: Collection[EpochEntry], events: int) -> datetime:
     """Return the time that a new entry of the epoch gets: until a cloud confirms the clock, right after the newest one.
 
     An entry with a time to come would count as the newest until then, also once operators have accepted the ledger.
+    One that names nothing can't, so it gets the time of the clock, by which its ledger's first event will be dated.
     """
-    return approved_now(ctx.clock) or max((entry.at for entry in entries), default=NO_TIME) + timedelta.resolution
+    if not events:
+        return ctx.clock.now()
+    dated = (entry.at for entry in entries if entry.names_something)
+    return approved_now(ctx.clock) or max(dated, default=NO_TIME) + timedelta.resolution
 
 
 def _has_record(entries: Collection[EpochEntry], copy: EndsCopy) -> bool:
@@ -73,7 +75,7 @@ def _is_of_older_release(copy: EndsCopy) -> bool:
 
 def _empty_at(entries: Collection[EpochEntry], copy: EndsCopy) -> datetime | None:
     """Return when the ledger was last seen without any event; None where no record says so."""
-    times = [entry.at for entry in entries if entry.at > NO_TIME + LEAST_DATED]
+    times = [entry.at for entry in entries if entry.at > NO_TIME]
     return max((*times, *([copy.read_at] if copy.read_at else ())), default=None)
 
 

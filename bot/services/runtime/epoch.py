@@ -129,7 +129,8 @@ class Epoch:
         """Note how far the journal was found to go. The next write has it."""
         with self._state:
             entry = self._own if event is None else self._own.with_event(event, at)
-            self._own = replace(entry, position=max(entry.position, position), at=max(entry.at, at))
+            at = max(entry.at, at) if self._own.names_something else at
+            self._own = replace(entry, position=max(entry.position, position), at=at)
 
     def confirm(self, entries: Collection[EpochEntry]) -> None:
         """Drop these entries of earlier processes: the ledger has all that they name."""

@@ -175,7 +175,7 @@ class EndWatchdog:
             own.accept(compared.accepted)
         if not compared.is_older:
             self._set_aside = False
-            own.note(compared.events, compared.newest, seen_at(self.ctx, own.entries()))
+            own.note(compared.events, compared.newest, seen_at(self.ctx, own.entries(), compared.events))
             return rows, replace(self.copy, rows=rows, epoch=own.entries()[-1], records=None)
         is_noted = compared.older_since is not None or self._set_aside
         records = still_lacking(rows, self.copy.records_beside(is_noted=is_noted))
