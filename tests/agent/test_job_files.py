@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pydantic import TypeAdapter
 
 from bot.agent.job_files import JobFiles
 from bot.agent.job_process import CommandFolder
@@ -43,7 +44,7 @@ def written(files: JobFiles, said: object) -> dict[str, Any]:
     text = said if isinstance(said, str) else json.dumps(said)
     (files.folder / "job/report.json").write_text(text)
     found = files.report()
-    CheckinIn.model_validate_json(json.dumps({"v": 2, "seq": 1, **found}))
+    TypeAdapter(CheckinIn).validate_json(json.dumps({"v": 2, "seq": 1, **found}))
     return found
 
 

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pydantic import TypeAdapter
 
 from bot.agent.gpus import NvmlGpu, NvmlGpus, look
 from bot.agent.machine import LOG_CHARACTERS, Places, report
@@ -27,7 +28,7 @@ def places(tmp_path: Path) -> Places:
 def read(places: Places, seen: NvmlGpus = NOTHING) -> dict[str, Any]:
     """The report, which the service's own schema takes."""
     found = report(seen, places)
-    CheckinIn.model_validate({"v": 2, "seq": 1, "machine": {**found, "interruption": ""}})
+    TypeAdapter(CheckinIn).validate_python({"v": 2, "seq": 1, "machine": {**found, "interruption": ""}})
     return found
 
 
