@@ -12,7 +12,7 @@ from decimal import Decimal
 from enum import Enum
 from typing import Annotated, Any, Final, Literal
 
-from bot.wire.codec import Limits, spec
+from bot.wire.codec import ValueLimits, spec
 from bot.wire.queue import MOST_ATTEMPTS, MOST_COMMANDS
 
 #: The version that this agent sends, and that this service reads beside version 1.
@@ -32,13 +32,13 @@ MOST_STEPS: Final = 16
 LOG_CHARACTERS: Final = 2000
 COMMAND_LOG_CHARACTERS: Final = 1000
 
-Count = Annotated[int, Limits(ge=0, le=MOST)]
-QueueCount = Annotated[int, Limits(ge=0, le=10**9)]
-Percent = Annotated[Decimal, Limits(ge=0, le=100, decimal_places=6, max_digits=12)]
-ShellCode = Annotated[int, Limits(ge=0, le=255)]
-ExitCode = Annotated[int, Limits(ge=-255, le=255)]
-Attempt = Annotated[int, Limits(ge=1, le=MOST_ATTEMPTS)]
-CommandNumber = Annotated[int, Limits(ge=1, le=MOST_COMMANDS)]
+Count = Annotated[int, ValueLimits(ge=0, le=MOST)]
+QueueCount = Annotated[int, ValueLimits(ge=0, le=10**9)]
+Percent = Annotated[Decimal, ValueLimits(ge=0, le=100, decimal_places=6, max_digits=12)]
+ShellCode = Annotated[int, ValueLimits(ge=0, le=255)]
+ExitCode = Annotated[int, ValueLimits(ge=-255, le=255)]
+Attempt = Annotated[int, ValueLimits(ge=1, le=MOST_ATTEMPTS)]
+CommandNumber = Annotated[int, ValueLimits(ge=1, le=MOST_COMMANDS)]
 
 
 class _Word(str, Enum):
@@ -104,28 +104,28 @@ class QueueCounts:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CommandResult:
+class ReportedResult:
     """How one command of the queue ended that the plan of the start-up named."""
 
     index: CommandNumber = spec("Counts the results from 1, as they came.")
     number: CommandNumber = spec("The command's place in the queue.")
-    gpu: Annotated[int, Limits(ge=0, le=_GPUS)] = spec("The GPU that ran it, from 0 on.")
+    gpu: Annotated[int, ValueLimits(ge=0, le=_GPUS)] = spec("The GPU that ran it, from 0 on.")
     exit_code: ShellCode | None = spec("Its exit code; null where nobody saw its end.", None)
     attempts: Attempt = spec("How often it was started.", 1)
     started_at: datetime = spec("When its last attempt began.")
     ended_at: datetime = spec("When it ended.")
-    log_tail: Annotated[str, Limits(max_length=COMMAND_LOG_CHARACTERS)] = spec("The end of its log.", "")
+    log_tail: Annotated[str, ValueLimits(max_length=COMMAND_LOG_CHARACTERS)] = spec("The end of its log.", "")
 
 
 @dataclass(frozen=True)
 class NodeApiClaim:
     """The API that this machine serves itself: its port, or its url at the address that its cloud shows."""
 
-    certificate_sha256: Annotated[str, Limits(pattern=r"^[0-9a-fA-F]{64}$")] = spec(
+    certificate_sha256: Annotated[str, ValueLimits(pattern=r"^[0-9a-fA-F]{64}$")] = spec(
         "The SHA-256 of the certificate of the machine's API, hexadecimal."
     )
-    port: Annotated[int, Limits(ge=1, le=MOST_PORT)] | None = spec("The port.", None)
-    url: Annotated[str, Limits(max_length=300)] | None = spec(
+    port: Annotated[int, ValueLimits(ge=1, le=MOST_PORT)] | None = spec("The port.", None)
+    url: Annotated[str, ValueLimits(max_length=300)] | None = spec(
         "The address.", None, examples=["https://203.0.113.7:8443"]
     )
 
@@ -134,16 +134,18 @@ class NodeApiClaim:
 class GpuReport:
     """One GPU as the machine's driver shows it."""
 
-    model: Annotated[str, Limits(pattern=PLAIN, max_length=64)] = spec("Its name.")
+    model: Annotated[str, ValueLimits(pattern=PLAIN, max_length=64)] = spec("Its name.")
     memory_mb: Count = spec("Its memory in MiB.")
-    temperature_c: Annotated[int, Limits(ge=-100, le=1000)] | None = spec("Its temperature in degrees Celsius.", None)
+    temperature_c: Annotated[int, ValueLimits(ge=-100, le=1000)] | None = spec(
+        "Its temperature in degrees Celsius.", None
+    )
 
 
 @dataclass(frozen=True)
 class StartupStep:
     """One step of the start-up that the answer to a check-in named."""
 
-    name: Annotated[str, Limits(pattern=PLAIN, max_length=40)] = spec("Its name.")
+    name: Annotated[str, ValueLimits(pattern=PLAIN, max_length=40)] = spec("Its name.")
     state: StepOutcome = spec("How far it is.")
     seconds: Count = spec("How long it took.", 0)
     exit_code: ExitCode | None = spec("Its exit code once it ended.", None)
@@ -153,23 +155,29 @@ class StartupStep:
 class MachineReport:
     """What the agent sees of its machine; of a new report everything counts, without one the last report stays."""
 
-    gpus: Annotated[tuple[GpuReport, ...], Limits(max_length=_GPUS)] = spec("The GPUs that its driver shows.", ())
-    driver: Annotated[str, Limits(pattern=PLAIN, max_length=32)] = spec("The driver's version.", "")
-    cuda: Annotated[str, Limits(pattern=PLAIN, max_length=16)] = spec("The newest CUDA that its driver can use.", "")
+    gpus: Annotated[tuple[GpuReport, ...], ValueLimits(max_length=_GPUS)] = spec("The GPUs that its driver shows.", ())
+    driver: Annotated[str, ValueLimits(pattern=PLAIN, max_length=32)] = spec("The driver's version.", "")
+    cuda: Annotated[str, ValueLimits(pattern=PLAIN, max_length=16)] = spec(
+        "The newest CUDA that its driver can use.", ""
+    )
     disk_free_gb: Count | None = spec("Free space of its disk in GB.", None)
-    host_key: Annotated[str, Limits(pattern=_HOST_KEY, max_length=800)] = spec("Its SSH server's key.", "")
-    startup_step: Annotated[str, Limits(pattern=PLAIN, max_length=40)] = spec(
+    host_key: Annotated[str, ValueLimits(pattern=_HOST_KEY, max_length=800)] = spec("Its SSH server's key.", "")
+    startup_step: Annotated[str, ValueLimits(pattern=PLAIN, max_length=40)] = spec(
         "The start script's last step, or the first one that failed.", ""
     )
     startup_s: Count | None = spec("Seconds from the first to the last step of the start script.", None)
     exit_code: ExitCode | None = spec("The exit code of that step.", None)
-    log_tail: Annotated[str, Limits(max_length=LOG_CHARACTERS)] = spec("The end of its log, after a failure.", "")
-    interruption: Annotated[str, Limits(pattern=PLAIN, max_length=200)] = spec("Why the machine is going away.", "")
+    log_tail: Annotated[str, ValueLimits(max_length=LOG_CHARACTERS)] = spec("The end of its log, after a failure.", "")
+    interruption: Annotated[str, ValueLimits(pattern=PLAIN, max_length=200)] = spec(
+        "Why the machine is going away.", ""
+    )
     cpu_percent: Percent | None = spec("How busy its CPUs were since the last check-in, in percent.", None)
     network_kb_s: Count | None = spec("Thousands of bytes per second that it sent and received since then.", None)
-    logins: Annotated[int, Limits(ge=0, le=10_000)] | None = spec("SSH logins that are open.", None)
+    logins: Annotated[int, ValueLimits(ge=0, le=10_000)] | None = spec("SSH logins that are open.", None)
     last_login_at: datetime | None = spec("When the newest login began.", None)
-    steps: Annotated[tuple[StartupStep, ...], Limits(max_length=MOST_STEPS)] = spec("The steps of its start-up.", ())
+    steps: Annotated[tuple[StartupStep, ...], ValueLimits(max_length=MOST_STEPS)] = spec(
+        "The steps of its start-up.", ()
+    )
 
     @property
     def failed_step(self) -> StartupStep | None:
@@ -185,8 +193,8 @@ class MachineReport:
 class SignedMessage:
     """An end as the service signed it in an earlier answer."""
 
-    message: Annotated[str, Limits(max_length=512)] = spec("What was signed, as JSON.")
-    signature: Annotated[str, Limits(max_length=128)] = spec("The ed25519 signature of the message, in base64.")
+    message: Annotated[str, ValueLimits(max_length=512)] = spec("What was signed, as JSON.")
+    signature: Annotated[str, ValueLimits(max_length=128)] = spec("The ed25519 signature of the message, in base64.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,8 +202,8 @@ class Checkin:
     """One check-in. `seq` must be above the one before: milliseconds since 1970 work, also after a restart."""
 
     v: Literal[1, 2] = spec("The version of this body. Version 2 adds `machine`.", 1)
-    seq: Annotated[int, Limits(ge=1, le=MOST)] = spec("The number of the check-in; each is above the one before.")
-    utilisation: Annotated[tuple[Percent, ...], Limits(max_length=_GPUS)] = spec(
+    seq: Annotated[int, ValueLimits(ge=1, le=MOST)] = spec("The number of the check-in; each is above the one before.")
+    utilisation: Annotated[tuple[Percent, ...], ValueLimits(max_length=_GPUS)] = spec(
         "How busy each GPU is, in percent.", ()
     )
     job: Work = spec("How the job goes.", Work.RUNNING)
@@ -207,13 +215,13 @@ class Checkin:
     )
     step: Count | None = spec("The step that the job is at.", None)
     target_step: Count | None = spec("The step at which the job is done.", None)
-    tokens_per_s: Annotated[Decimal, Limits(ge=0, le=10**12, decimal_places=6, max_digits=18)] | None = spec(
+    tokens_per_s: Annotated[Decimal, ValueLimits(ge=0, le=10**12, decimal_places=6, max_digits=18)] | None = spec(
         "Tokens per second over all GPUs.", None
     )
     idle_since: datetime | None = spec("Since when its GPUs are idle; null while they work.", None)
     checkpoint: Checkpoint | None = spec("The newest checkpoint that was saved.", None)
     queue: QueueCounts | None = spec("How many runs of the job's own queue wait, run, are done, and failed.", None)
-    results: Annotated[tuple[CommandResult, ...], Limits(max_length=MOST_RESULTS)] = spec(
+    results: Annotated[tuple[ReportedResult, ...], ValueLimits(max_length=MOST_RESULTS)] = spec(
         "Results of the queue's commands, behind those that the answer counts.", ()
     )
     api: NodeApiClaim | None = spec("The agent's own API, where it serves one.", None)
@@ -221,7 +229,7 @@ class Checkin:
     wants_startup: bool = spec("Asks for the plan of its start-up.", False)
     wants_secrets: bool = spec("Asks for the secrets of its job. Only an exchanged token gets them.", False)
     signed_end: SignedMessage | None = spec("The newest signed end that the agent has.", None)
-    nonce: Annotated[str, Limits(pattern=r"^[A-Za-z0-9_-]{32,64}$")] | None = spec(
+    nonce: Annotated[str, ValueLimits(pattern=r"^[A-Za-z0-9_-]{32,64}$")] | None = spec(
         "Random, new at each start of the agent: exchanges the boot token. Repeat it until the answer has the token.",
         None,
     )

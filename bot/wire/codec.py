@@ -25,7 +25,7 @@ Reader = Callable[[Any, bool], Any]
 
 
 @dataclass(frozen=True)
-class Limits:
+class ValueLimits:
     """What a value may be; what is None has no limit."""
 
     ge: int | None = None

@@ -23,3 +23,8 @@ class PlannedQueue:
     dealt_of: int = spec(
         "How many commands the whole queue has, where answers deal them to several machines; else 0.", 0
     )
+
+    @property
+    def texts(self) -> dict[int, str]:
+        """The commands by their numbers."""
+        return dict(self.commands)

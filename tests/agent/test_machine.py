@@ -11,8 +11,9 @@ import pytest
 from pydantic import TypeAdapter
 
 from bot.agent.gpus import NvmlGpu, NvmlGpus, look
-from bot.agent.machine import LOG_CHARACTERS, Places, report
+from bot.agent.machine import Places, report
 from bot.api.schemas.agent import CheckinIn
+from bot.wire.checkin import LOG_CHARACTERS
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
 

@@ -16,7 +16,7 @@ from bot.agent.api.commands import Commands, shown
 from bot.agent.api.problems import ApiRefusal
 from bot.agent.deadline import GRACE_S, TRIES_S
 from bot.agent.gpus import NvmlGpus
-from bot.agent.job_files import JobFiles
+from bot.agent.job_report import job_report
 
 #: What a driver may take to answer.
 DRIVER_S = 5.0
@@ -71,7 +71,7 @@ class ApiStatus:
             "disk_free_gb": disk.free >> 30,
             "disk_gb": disk.total >> 30,
             "job": None if job is None else shown(job),
-            "progress": JobFiles(self.folder).report(),
+            "progress": job_report(self.folder),
             "idle_since": self.reported.get("idle_since"),
             "ends_in_s": None if left_s is None else int(left_s - GRACE_S + TRIES_S),
         }

@@ -19,7 +19,7 @@ else:
             wire.Checkin: "CheckinIn",
             wire.Checkpoint: "CheckpointIn",
             wire.QueueCounts: "QueueIn",
-            wire.CommandResult: "CommandResultIn",
+            wire.ReportedResult: "CommandResultIn",
             wire.NodeApiClaim: "NodeApiIn",
             wire.GpuReport: "GpuSeenIn",
             wire.StartupStep: "StartupStepIn",

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 from pydantic import AwareDatetime, ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
-from bot.wire.codec import Limits
+from bot.wire.codec import ValueLimits
 
 
 def published(kind: type[Any], names: Mapping[type[Any], str], config: ConfigDict) -> Any:
@@ -31,7 +31,7 @@ def published(kind: type[Any], names: Mapping[type[Any], str], config: ConfigDic
 def _published_type(hint: Any, names: Mapping[type[Any], str], config: ConfigDict) -> Any:
     """Return a type with the limits and the objects in it as pydantic reads them."""
     origin, parts = get_origin(hint), [_published_type(one, names, config) for one in get_args(hint)]
-    if isinstance(hint, Limits):
+    if isinstance(hint, ValueLimits):
         return Field(**hint.given)
     if hint is datetime:
         return AwareDatetime

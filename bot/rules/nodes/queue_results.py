@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from bot.wire.checkin import CommandResult, QueueCounts
+from bot.wire.checkin import QueueCounts, ReportedResult
 
 
-def times_by(result: CommandResult, now: datetime) -> tuple[datetime, datetime]:
+def times_by(result: ReportedResult, now: datetime) -> tuple[datetime, datetime]:
     """Return the start and the end of a command, cut to what can be true now."""
     ended_at = min(result.ended_at, now)
     return min(result.started_at, ended_at), ended_at
@@ -26,7 +26,7 @@ def twentieths(counts: QueueCounts) -> tuple[int, int]:
     return (over * 20 // counts.total if counts.total > 20 else over), int(counts.failed > 0)
 
 
-def taken_after(taken: int, results: Sequence[CommandResult]) -> int:
+def taken_after(taken: int, results: Sequence[ReportedResult]) -> int:
     """Return how many results are stored after these: an agent continues from there, and no gap is passed over."""
     for one in results:
         if one.index == taken + 1:

@@ -8,13 +8,13 @@ import pytest
 
 from bot.rules.nodes.checkins import NodeStatus, shows_progress
 from bot.rules.nodes.queue_results import taken_after, times_by
-from bot.wire.checkin import CommandResult, QueueCounts
+from bot.wire.checkin import QueueCounts, ReportedResult
 
 NOW = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
 
 
-def result(index: int) -> CommandResult:
-    return CommandResult(
+def result(index: int) -> ReportedResult:
+    return ReportedResult(
         index=index, number=index, gpu=0, exit_code=0, attempts=1, started_at=NOW - timedelta(seconds=9), ended_at=NOW
     )
 
