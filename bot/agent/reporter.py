@@ -100,7 +100,7 @@ class Reporter:
         """Send one check-in and return its answer; None if it was refused or nobody answered (`problem` says why)."""
         if self.queue is not None:
             self.queue.keep_running()  # Also while nobody answers.
-        self.seq = max(self.seq + 1, time.time_ns() // 1_000_000)
+        self.seq = max(self.seq + 1, time.time_ns() // 1_000_000, 1)
         body = json.dumps(to_json(self._checkin(self.look() if self._count else NvmlGpus()))).encode()
         headers = {"Authorization": f"Bearer {self.token or self.settings.boot_token}"}
         headers["Content-Type"] = "application/json"
