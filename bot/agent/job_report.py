@@ -51,7 +51,7 @@ def _written(path: Path) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError, TypeError):
         return {}
     if read.get("tokens_per_s") is not None:
-        read["tokens_per_s"] = round(read["tokens_per_s"], 3)
+        read["tokens_per_s"] = float(round(read["tokens_per_s"], 3))
     saved = read.pop("checkpoint", None)
     if saved is not None and None not in (saved.step, saved.at):  # Only both say what is saved.
         read["checkpoint"] = saved

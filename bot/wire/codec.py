@@ -74,7 +74,7 @@ def to_json(value: Any, *, is_whole: bool = False) -> Any:
     if isinstance(value, datetime):
         return value.isoformat().replace("+00:00", "Z")
     if isinstance(value, Decimal):
-        return float(value)
+        return str(value)  # A number of JSON may lose digits where it is read.
     return value.value if isinstance(value, Enum) else value
 
 
@@ -125,7 +125,7 @@ def _reader(hint: Any) -> Reader:
         return lambda value, mild: None if value is None else inner(value, mild)
     if origin is tuple:
         return _tuple_reader(arguments)
-    if origin is dict:
+    if origin in (dict, Mapping):
         inner = _reader(arguments[1])
         return lambda value, mild: {str(name): inner(one, mild) for name, one in _of(dict, value).items()}
     if is_dataclass(hint):

@@ -46,7 +46,7 @@ def test_the_boot_token_is_exchanged_once_and_the_first_check_in_waits_for_no_dr
     assert one.next_in_s == 60
     first, second = here.calls
     assert (first.token, first.body["nonce"], first.body.get("utilisation")) == (TOKEN, NONCE, None)
-    assert (second.token, second.body["utilisation"]) == ("gpuc_made", [0.0])
+    assert (second.token, second.body["utilisation"]) == ("gpuc_made", ["0.0"])
     assert "nonce" not in second.body
     assert second.body["seq"] > first.body["seq"]
     assert not first.agent.startswith("Python-urllib")

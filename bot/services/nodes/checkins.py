@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from decimal import Decimal
 from typing import Any
 
 from bot.rules.instances.power import PowerAction
@@ -19,7 +18,6 @@ from bot.rules.migrations.machines import began_below
 from bot.rules.nodes import checkins as rules
 from bot.rules.nodes.checkins import NodeStatus
 from bot.rules.nodes.host_keys import KeyMatch, compare
-from bot.rules.nodes.idleness import IdleSignal
 from bot.rules.nodes.node_api import Declared, declared
 from bot.rules.nodes.tokens import JudgedToken, StoredTokens, TokenVerdict, judge_token
 from bot.rules.values.reply_code import ReplyCode
@@ -44,13 +42,11 @@ from bot.wire.checkin import (
     INTERVAL_S,
     Checkin,
     CheckinAnswer,
-    MachineReport,
     NodeInstruction,
-    QueueCounts,
     SignedDeadline,
     Work,
 )
-from bot.wire.codec import from_json, to_json
+from bot.wire.codec import right_fields, to_json
 from ledger.core import Tx
 from ledger.kernel.states import InstanceState, SessionState
 from ledger.kernel.steps.migration_step import OVER, MigrationStep
@@ -63,9 +59,11 @@ from ledger.queries.overspend import Agent
 GROUP_EVERY_S = 0.02
 GROUP_MAX = 500
 #: Fields of a machine's report, and those that say how busy it is beside its GPUs, as a release of before knows them.
-_MACHINE = ["gpus", "driver", "cuda", "disk_free_gb", "host_key", "startup_step", "startup_s", "exit_code", "log_tail"]
-_MACHINE += ["interruption"]
-_ACTIVITY = ["cpu_percent", "network_kb_s", "logins", "last_login_at"]
+_MACHINE = {"gpus", "driver", "cuda", "disk_free_gb", "host_key", "startup_step", "startup_s", "exit_code", "log_tail"}
+_MACHINE |= {"interruption"}
+_ACTIVITY = ("cpu_percent", "network_kb_s", "logins", "last_login_at")
+#: What of an agent's status has a column of its own; the rest is in `report`.
+_COLUMNS = ("seq", "at", "idle_since", "work", "work_over_at")
 
 #: Cards of sessions in these states say how far the start-up and the job are.
 SHOWS_STARTUP = frozenset({SessionState.PROVISIONING, SessionState.RUNNING})
@@ -280,79 +278,21 @@ def _replayed(seen: int) -> Reply:
 
 def node_status(node: Node | Agent) -> NodeStatus:
     """Return the status of an agent as the rules read it, from its row."""
-    said: dict[str, Any] = node.report
-
-    def at(name: str) -> datetime | None:
-        return datetime.fromisoformat(said[name]) if said.get(name) else None
-
-    return NodeStatus(
-        seq=node.seq,
-        at=node.at,
-        idle_since=node.idle_since,
-        work=Work(node.work),
-        work_over_at=node.work_over_at,
-        job_exit_code=said.get("job_exit_code"),
-        job_attempt=said.get("job_attempt", 1),
-        utilisation=tuple(Decimal(one) for one in said.get("utilisation", ())),
-        step=said.get("step"),
-        target_step=said.get("target_step"),
-        step_from=said.get("step_from"),
-        step_from_at=at("step_from_at"),
-        lowest_step=said.get("lowest_step"),
-        tokens_per_s=Decimal(said["tokens_per_s"]) if said.get("tokens_per_s") else None,
-        checkpoint_step=said.get("checkpoint_step"),
-        checkpoint_at=at("checkpoint_at"),
-        queue=QueueCounts(**said["queue"]) if said.get("queue") else None,
-        results_taken=said.get("results_taken", 0),
-        machine=_machine(said),
-        rates=tuple(Decimal(one) for one in said.get("rates", ())),
-        quiet_since={
-            IdleSignal(name): datetime.fromisoformat(at) for name, at in (said.get("quiet_since") or {}).items()
-        },
-    )
-
-
-def _machine(said: dict[str, Any]) -> MachineReport | None:
-    if not said.get("machine"):
-        return None
-    later = {**said.get("activity", {}), **said.get("more", {})}
-    return from_json(MachineReport, {**said["machine"], "steps": said.get("steps", []), **later}, is_mild=True)
+    said: dict[str, Any] = {name: value for name, value in node.report.items() if value is not None}
+    if "machine" in said:
+        parts = [said["machine"], {"steps": said.get("steps", [])}, said.get("activity", {}), said.get("more", {})]
+        said["machine"] = {name: value for part in parts for name, value in part.items()}
+    known = {one: getattr(node, one) for one in _COLUMNS} | {"work": Work(node.work)}
+    return NodeStatus(**(right_fields(NodeStatus, said) | known))
 
 
 def columns(found: NodeStatus) -> dict[str, Any]:
     """Return the columns of an agent's row: the inverse of `node_status`."""
-    said = to_json(found.machine, is_whole=True) if found.machine else {}
+    known = {one: getattr(found, one) for one in _COLUMNS} | {"work": str(found.work)}
+    report = {name: value for name, value in to_json(found, is_whole=True).items() if name not in known}
+    machine = report["machine"] or {}
     # Apart, because a release of before reads every field of `machine` and of `activity`, and knows no others.
-    machine, activity = ({name: said.pop(name) for name in names if name in said} for names in (_MACHINE, _ACTIVITY))
-    steps = said.pop("steps", [])
-    if found.machine and found.machine.cpu_percent is not None:
-        activity["cpu_percent"] = str(found.machine.cpu_percent)
-    report = {
-        "utilisation": [str(one) for one in found.utilisation],
-        "job_exit_code": found.job_exit_code,
-        "job_attempt": found.job_attempt,
-        "step": found.step,
-        "target_step": found.target_step,
-        "step_from": found.step_from,
-        "step_from_at": found.step_from_at.isoformat() if found.step_from_at else None,
-        "lowest_step": found.lowest_step,
-        "tokens_per_s": str(found.tokens_per_s) if found.tokens_per_s is not None else None,
-        "checkpoint_step": found.checkpoint_step,
-        "checkpoint_at": found.checkpoint_at.isoformat() if found.checkpoint_at else None,
-        "queue": asdict(found.queue) if found.queue else None,
-        "results_taken": found.results_taken,
-        "machine": machine or None,
-        "rates": [str(one) for one in found.rates],
-        "steps": steps,
-        "quiet_since": {str(name): at.isoformat() for name, at in found.quiet_since.items()},
-        "activity": {name: value for name, value in activity.items() if value is not None},
-        "more": said,
-    }
-    return {
-        "seq": found.seq,
-        "at": found.at,
-        "idle_since": found.idle_since,
-        "work": str(found.work),
-        "work_over_at": found.work_over_at,
-        "report": report,
-    }
+    report["steps"] = machine.pop("steps", [])
+    report["activity"] = {name: value for name in _ACTIVITY if (value := machine.pop(name, None)) is not None}
+    report["more"] = {name: machine.pop(name) for name in machine.keys() - _MACHINE}
+    return {**known, "report": report}
