@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from bot.wire.codec import spec
 from bot.wire.queue import PlannedQueue
+
+#: A script ends with this where it has nothing to do on this machine; it is no failure.
+LEFT_OUT: Final = 77
 
 
 @dataclass(frozen=True)
@@ -24,7 +28,7 @@ class PlannedStep:
     """One step: a script for `sh`, with `job` the command that is started as the session's job, or a model server."""
 
     name: str = spec("Its name.")
-    script: str = spec("What `sh` runs. Exit code 77 says that there was nothing to do.")
+    script: str = spec("What `sh` runs.")
     limit_s: float = spec("The most seconds that it may take.")
     job: bool = spec("Whether its script is started as the session's job.", False, always=True)
     needs: tuple[str, ...] = spec("Steps without which this one is left out.", (), always=True)

@@ -25,8 +25,8 @@ from bot.agent.own_folder import folder_of
 from bot.agent.queue.journal import EndedCommand, QueueJournal
 from bot.agent.queue.order import FOLDER, QueueOrder, read_order
 from bot.agent.retry_policy import shell_code
-from bot.agent.settings import TOKEN
 from bot.wire.checkin import COMMAND_LOG_CHARACTERS
+from bot.wire.variables import TOKEN
 
 LOOK_S = 0.3
 #: How often a command may be lost with its machine's power or its runner before it counts as failed.

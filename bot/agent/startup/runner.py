@@ -37,10 +37,8 @@ from bot.agent.startup.plan import (
 )
 from bot.agent.startup.server import TOO_LONG, ModelServer
 from bot.wire.queue import PlannedQueue
-from bot.wire.startup_plan import PlannedServer, PlannedStep, StartupPlan
+from bot.wire.startup_plan import LEFT_OUT, PlannedServer, PlannedStep, StartupPlan
 
-#: A script ends with this where it has nothing to do here; it is no failure.
-LEFT_OUT = 77
 #: The exit code of a step whose secrets did not come: they are not stored any more, or no answer came for so long.
 NO_SECRET, SECRETS_WAIT_S, LOOK_S = 78, 900.0, 0.5
 #: A model server starts without a shell. Where it has secrets, these words set them first.

@@ -33,15 +33,13 @@ from bot.rules.stacks.stack import STACKS, Stack
 from bot.rules.values.mounts import mounts_of
 from bot.rules.values.repository import Repository
 from bot.wire.queue import PlannedQueue
-from bot.wire.startup_plan import PlannedStep, StartupPlan
+from bot.wire.startup_plan import LEFT_OUT, PlannedStep, StartupPlan
 from ledger.kernel.job import JobRequest
 
 #: What people expect on a machine, installed where the image lacks it.
 PACKAGES = ("git", "wget", "curl", "vim", "htop", "tmux")
 #: The most seconds of a step. Another program may hold the lock of apt, right after the first boot above all.
 PACKAGES_LIMIT_S, LOCK_WAIT_S, REPO_LIMIT_S, ENVIRONMENT_LIMIT_S, RUN_LIMIT_S = 900, 300, 900, 30, 60
-#: A script ends with this where it has nothing to do on this machine.
-LEFT_OUT = 77
 
 #: `environment.sh` is read by logins. STARTUP_FOLDER is the agent's folder.
 _ENVIRONMENT = """\

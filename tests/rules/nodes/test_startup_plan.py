@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from bot.agent.startup.plan import read_plan
-from bot.rules.nodes.startup_plan import LEFT_OUT, PACKAGES, plan_startup
+from bot.rules.nodes.startup_plan import PACKAGES, plan_startup
 from bot.wire.codec import to_json
-from bot.wire.startup_plan import StartupPlan
+from bot.wire.startup_plan import LEFT_OUT, StartupPlan
 from ledger.kernel.job import GpuConstraint, JobRequest
 
 JOB = JobRequest(GpuConstraint(("RTX 4090",)), Decimal(2))

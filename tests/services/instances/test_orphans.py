@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from bot.rules.values.reply_code import ReplyCode
-from bot.services.nodes import enrollment
 from bot.services.nodes.checkins import Checkins
 from bot.services.runtime.commands import Reply
+from bot.wire import variables
 from bot.wire.checkin import Checkin, CheckinAnswer
 from ledger.kernel.states import InstanceState, OrphanState
 from providers.sandbox.vast.sandbox import VastSandbox
@@ -19,7 +19,7 @@ async def test_the_own_agent_exchanges_its_token_once_a_duplicate_that_checked_i
     w.ctx = replace(w.ctx, node_url="http://127.0.0.1:9")
     await w.running(candidates=("vast",))
     (row,) = (await w.books()).instances
-    boot, vast, checkins = agent(w).env[enrollment.TOKEN], w.clouds["vast"], Checkins(w.ctx)
+    boot, vast, checkins = agent(w).env[variables.TOKEN], w.clouds["vast"], Checkins(w.ctx)
     assert isinstance(vast, VastSandbox)
     # Both were made by one create, so both have its boot token, and the duplicate's agent is the quicker one.
     vast.account.rent(next(vast.account.market.slices()), {"label": row.name, "image": "x", "disk": 50})

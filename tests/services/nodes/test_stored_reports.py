@@ -16,7 +16,8 @@ from tests.wire.bodies import AT, CHECKIN
 
 #: The report of a row as `d8cb0526` wrote it.
 OF_BEFORE = """{"utilisation": ["93.5", "0"], "job_exit_code": null, "job_attempt": 2, "step": 12000,
- "target_step": 50000, "step_from": 12000, "step_from_at": "2026-03-02T09:40:00+00:00", "lowest_step": null, "tokens_per_s": "4200.5",
+ "target_step": 50000, "step_from": 12000, "step_from_at": "2026-03-02T09:40:00+00:00", "lowest_step": null,
+ "tokens_per_s": "4200.5",
  "checkpoint_step": 11500, "checkpoint_at": "2026-03-02T09:40:00+00:00",
  "queue": {"waiting": 4, "running": 1, "done": 7, "failed": 2}, "results_taken": 1,
  "machine": {"gpus": [{"model": "NVIDIA GeForce RTX 4090", "memory_mb": 24564, "temperature_c": 61}],
