@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from bot.agent.job_process import own_program
-from bot.wire.checkin import MOST_PORT, NodeIdentity
 from bot.wire.codec import to_json
+from bot.wire.node_api import MOST_PORT, NodeIdentity
 
 
 @dataclass

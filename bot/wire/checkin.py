@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Annotated, Any, Final, Literal
 
 from bot.wire.codec import ValueLimits, spec
+from bot.wire.node_api import NodeApiClaim, NodeIdentity
 from bot.wire.queue import MOST_ATTEMPTS, MOST_COMMANDS
 
 #: The version that this agent sends, and that this service reads beside version 1.
@@ -21,7 +22,6 @@ VERSION: Final = 2
 INTERVAL_S: Final = 60
 #: The largest integer that every JSON reader keeps.
 MOST: Final = 2**53 - 1
-MOST_PORT: Final = 65_535
 #: Characters that mean nothing to Slack or a terminal.
 PLAIN: Final = r"^[A-Za-z0-9 ._()/+:-]*$"
 _HOST_KEY: Final = r"^$|^(ssh|ecdsa)-[a-z0-9@.-]+ [A-Za-z0-9+/]+=*$"
@@ -115,19 +115,6 @@ class ReportedResult:
     started_at: datetime = spec("When its last attempt began.")
     ended_at: datetime = spec("When it ended.")
     log_tail: Annotated[str, ValueLimits(max_length=COMMAND_LOG_CHARACTERS)] = spec("The end of its log.", "")
-
-
-@dataclass(frozen=True)
-class NodeApiClaim:
-    """The API that this machine serves itself: its port, or its url at the address that its cloud shows."""
-
-    certificate_sha256: Annotated[str, ValueLimits(pattern=r"^[0-9a-fA-F]{64}$")] = spec(
-        "The SHA-256 of the certificate of the machine's API, hexadecimal."
-    )
-    port: Annotated[int, ValueLimits(ge=1, le=MOST_PORT)] | None = spec("The port.", None)
-    url: Annotated[str, ValueLimits(max_length=300)] | None = spec(
-        "The address.", None, examples=["https://203.0.113.7:8443"]
-    )
 
 
 @dataclass(frozen=True)
@@ -254,15 +241,6 @@ class SignedDeadline:
 
     message: str = spec("What is signed, as JSON.")
     signature: str = spec("The ed25519 signature of the message, in base64.")
-
-
-@dataclass(frozen=True)
-class NodeIdentity:
-    """What the agent serves its API with. Keep the key in memory only."""
-
-    port: int = spec("The port to listen on.")
-    certificate: str = spec("The certificate, in PEM.")
-    key: str = spec("Its private key, in PEM.", hidden=True)
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,6 @@ from bot.wire.checkin import (
     Checkpoint,
     GpuReport,
     MachineReport,
-    NodeApiClaim,
-    NodeIdentity,
     QueueCounts,
     ReportedResult,
     SignedDeadline,
@@ -22,6 +20,7 @@ from bot.wire.checkin import (
     StepOutcome,
     Work,
 )
+from bot.wire.node_api import NodeApiClaim, NodeIdentity
 from bot.wire.queue import PlannedQueue
 from bot.wire.startup_plan import PlannedServer, PlannedStep, StartupPlan
 from tests.agent.signing import signed

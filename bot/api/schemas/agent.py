@@ -8,6 +8,7 @@ from pydantic import ConfigDict
 
 from bot.api.schemas.wire import published
 from bot.wire import checkin as wire
+from bot.wire import node_api
 
 if TYPE_CHECKING:  # A class that is made as the program starts is no type to a checker.
     CheckinIn: TypeAlias = wire.Checkin
@@ -20,7 +21,7 @@ else:
             wire.Checkpoint: "CheckpointIn",
             wire.QueueCounts: "QueueIn",
             wire.ReportedResult: "CommandResultIn",
-            wire.NodeApiClaim: "NodeApiIn",
+            node_api.NodeApiClaim: "NodeApiIn",
             wire.GpuReport: "GpuSeenIn",
             wire.StartupStep: "StartupStepIn",
             wire.MachineReport: "MachineIn",
@@ -33,7 +34,7 @@ else:
         {
             wire.CheckinAnswer: "CheckinOut",
             wire.SignedDeadline: "SignedDeadline",
-            wire.NodeIdentity: "NodeIdentityOut",
+            node_api.NodeIdentity: "NodeIdentityOut",
         },
         ConfigDict(),
     )

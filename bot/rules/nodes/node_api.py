@@ -12,7 +12,7 @@ from ipaddress import ip_address
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
-from bot.wire.checkin import MOST_PORT, NodeApiClaim
+from bot.wire.node_api import MOST_PORT, NodeApiClaim
 
 HTTPS_PORT: Final = 443
 #: People are notified of another certificate once, and of yet another one not sooner than this.

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import NameOID
 
 from bot.rules.values.labels import LabelKey
-from bot.wire.checkin import NodeIdentity
+from bot.wire.node_api import NodeIdentity
 
 #: The port that the agent's API listens on.
 API_PORT: Final = 8443

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from bot.rules.nodes.node_api import TOLD_AGAIN, Declared, StoredNodeApi, declared
-from bot.wire.checkin import NodeApiClaim
+from bot.wire.node_api import NodeApiClaim
 from tests.support.clock import START
 
 FIRST, SECOND, THIRD = "a" * 64, "b" * 64, "c" * 64
