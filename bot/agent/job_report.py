@@ -12,7 +12,7 @@ from typing import Any
 
 from bot.agent.job_process import CommandFolder, content
 from bot.agent.retry_policy import shell_code
-from bot.wire.checkin import Checkin
+from bot.wire.checkin import Checkin, QueueCounts
 from bot.wire.codec import right_fields, to_json
 
 REPORT_BYTES = 4096
@@ -52,6 +52,8 @@ def _written(path: Path) -> dict[str, Any]:
         return {}
     if read.get("tokens_per_s") is not None:
         read["tokens_per_s"] = float(round(read["tokens_per_s"], 3))
+    if read.get("queue") is not None:
+        read["queue"] = right_fields(QueueCounts, said["queue"])  # Only what it wrote, also where that is 0.
     saved = read.pop("checkpoint", None)
     if saved is not None and None not in (saved.step, saved.at):  # Only both say what is saved.
         read["checkpoint"] = saved

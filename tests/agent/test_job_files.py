@@ -23,7 +23,7 @@ WHOLE: dict[str, Any] = {
     "step": 12000,
     "target_step": 50000,
     "tokens_per_s": 4200.5,
-    "queue": {"waiting": 4, "running": 1, "done": 7, "failed": 2},
+    "queue": {"waiting": 4, "running": 1, "done": 7, "failed": 0},
     "checkpoint": {"step": 11500, "at": "2026-03-02T09:40:00Z"},
 }
 ANYTHING = st.recursive(
