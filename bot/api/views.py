@@ -32,7 +32,7 @@ from bot.rules.values.job_text import what_is_requested
 from bot.rules.values.waiting_text import LOOKS, waits_for
 from bot.services.approvals import terms
 from bot.services.billing.metering import cost_now
-from bot.services.billing.true_up import Range
+from bot.services.billing.true_up import Range, unsure_end
 from bot.services.grants import amendments
 from bot.services.market.codec import completeness_of_quote, hold_line, offer_from_json, outlook_of, parts_line
 from bot.services.migrations.messages import progress
@@ -153,6 +153,7 @@ def session_out(
     `between` is what it can have cost where its cloud does not report it.
     """
     session, row = view.session, view.instance
+    end = unsure_end(ctx, row)
     live, works = session.state in LIVE_SESSION, sight.shows_work
     shows_ssh = sight.connects and live and row is not None and row.state in OPEN_INSTANCE
     return SessionOut.of(
@@ -168,6 +169,10 @@ def session_out(
         low_usd=between[0] if between else None,
         high_usd=between[1] if between else None,
         unreconciled=between is not None,
+        earliest_end_at=end.earliest if end else None,
+        likely_end_at=end.likely if end else None,
+        latest_end_at=end.latest if end else None,
+        unsettled_usd=row.unsettled_usd if row else None,
         hours=Decimal(session.hours),
         ran_s=seconds_run(session, session.ended_at or now),
         status=row.status if row else "",

@@ -201,6 +201,7 @@ async def _status(handler: HandlerContext, job: HandlerJob, parsed: ParsedComman
         command=handler.settings.command,
         can_end=_can_end(handler, found),
         between=between,
+        end=true_up.unsure_end(ctx, view.instance) if view else None,
     )
 
 

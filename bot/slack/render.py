@@ -298,7 +298,8 @@ async def _session_checkpoint_hold(ctx: Context, settings: SlackSettings, row: N
 async def _session_ended(ctx: Context, _settings: SlackSettings, row: Notification) -> Shown:
     view = await _session(ctx, row)
     between, cost_usd = await true_up.range_of(ctx, view.session.id), cost_now(ctx, view, ctx.clock.now())
-    message = session_ready_and_ended.ended(view, cost_usd, _able(ctx, view), between)
+    end = true_up.unsure_end(ctx, view.instance)
+    message = session_ready_and_ended.ended(view, cost_usd, _able(ctx, view), between, end)
     return Shown(message, await _person(ctx, row.destination))
 
 

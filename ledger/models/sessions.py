@@ -162,7 +162,11 @@ class Instance(Claimable, Base):
     #: where nothing was reserved; `bot.rules.checkpoints.verification.Reserved` says what follows from that.
     hold_usd: Mapped[Decimal | None] = mapped_column(MicroUsd)
     hold_s: Mapped[int | None] = mapped_column(Integer)
+    #: When it ended most likely, and at the latest: until then it is booked, and may have cost `unsettled_usd` more.
     ended_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    latest_end_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    #: Dollars that budgets, caps and FOCUS count on top, until a bill or 30 days settle it; None: nothing is open.
+    unsettled_usd: Mapped[Decimal | None] = mapped_column(MicroUsd)
     #: What somebody ordered of it and the cloud does not show yet (stop, start or restart), and when.
     wanted: Mapped[str | None] = mapped_column(SafeString(16))
     wanted_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
@@ -180,6 +184,12 @@ class Instance(Claimable, Base):
         ),
         Index("ix_instances_cloud_account_state", "cloud", "account", "state"),
         Index("ix_instances_state", "state"),
+        Index(
+            "ix_instances_unsettled",
+            "latest_end_at",
+            sqlite_where=text("unsettled_usd IS NOT NULL"),
+            postgresql_where=text("unsettled_usd IS NOT NULL"),
+        ),
     )
 
 

@@ -34,8 +34,8 @@ class BillSubject:
 
     `booked_usd` is what the ledger says it cost, by component; `holder` is the account that pays for it, `subject` the
     row whose journal reports it, `gpu_usd_h` its rate without storage. `most_usd_h` is the most that was approved for
-    an hour of it, its disk included. It existed at most from `existed_from` until `existed_until`: where no reply says
-    when it ended, that is later than `ended_at`, until when it is booked.
+    an hour of it, its disk included. It existed at most from `existed_from` until `existed_until`, or later as `row`,
+    the instance, where no reply says when that ended; it is booked until `ended_at`.
     """
 
     id: str
@@ -53,6 +53,7 @@ class BillSubject:
     ended_at: datetime
     existed_from: datetime
     existed_until: datetime
+    row: Instance | None = None
     booked_usd: dict[str, Decimal] = field(default_factory=dict)
     lines: list[BillLine] = field(default_factory=list)
 
@@ -74,21 +75,9 @@ def _of_row(row: Instance) -> BillSubject:
         billing_from=row.billing_from,
         ended_at=ended_at,
         existed_from=row.sent_at or row.created_at,
-        existed_until=over_at(row, ended_at),
+        existed_until=ended_at,
+        row=row,
     )
-
-
-def over_at(row: Instance, ended_at: datetime) -> datetime:
-    """Return when an instance that is booked until `ended_at` had ended for certain.
-
-    A call without a reply may have ended it at any time until the cloud no longer knew it, and not when it was called.
-    The first listing without it may have been wrong, so the last one that is stored counts.
-    """
-    called_at, acked_at = row.terminate_called_at, row.terminate_acked_at
-    looks = [datetime.fromisoformat(at) for at in row.absent_at]
-    if acked_at is not None and (called_at is None or called_at <= acked_at):  # Its reply says when.
-        return max(ended_at, min(acked_at, max(looks, default=acked_at)))
-    return max(ended_at, called_at or ended_at, *looks)
 
 
 def _of_orphan(orphan: Orphan) -> BillSubject:
@@ -128,10 +117,20 @@ async def keep_lines(tx: AsyncSession, rows: Collection[dict[str, Any]]) -> None
 
 async def accounts(tx: AsyncSession, of: Collection[Account], since: datetime) -> list[BillSubject]:
     """List every instance of these accounts that ended since then, with its bill, in a fixed number of queries."""
-    query = select(Instance).where(_of(Instance, of), *_gone(since)).order_by(Instance.id)
-    found = await _filled(tx, list(await tx.scalars(query)))
+    return (await accounts_and_overdue(tx, of, since))[0]
+
+
+async def accounts_and_overdue(
+    tx: AsyncSession, of: Collection[Account], since: datetime
+) -> tuple[list[BillSubject], list[str]]:
+    """Return the same, and every instance that ended before then and that no bill has settled, in as many queries."""
+    late = and_(Instance.unsettled_usd.is_not(None), Instance.ended_at < since)
+    query = select(Instance).where(or_(and_(_of(Instance, of), *_gone(since)), late)).order_by(Instance.id)
+    rows = list(await tx.scalars(query))
+    overdue = [row.id for row in rows if row.ended_at is not None and row.ended_at < since]
+    found = await _filled(tx, [row for row in rows if row.id not in overdue])
     over = select(Orphan).where(_of(Orphan, of), *_gone_orphans(since)).order_by(Orphan.id)
-    return found + await _filled_orphans(tx, list(await tx.scalars(over)))
+    return found + await _filled_orphans(tx, list(await tx.scalars(over))), overdue
 
 
 def _of(model: type[Instance | Orphan], of: Collection[Account]) -> ColumnElement[bool]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -22,6 +23,15 @@ STOPPED = "stopped replica"
 ALIVE = timedelta(seconds=60)
 #: What a replica notes about itself: it shows the newest request of a message. The release before noted nothing.
 SHOWS_NEWEST = "shows the newest request of a message"
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaMark:
+    """When a replica last wrote to the ledger. `has_stopped`: it stopped of its own accord."""
+
+    replica: str
+    at: datetime
+    has_stopped: bool = False
 
 
 async def must_end(tx: AsyncSession, instance_id: str | None = None) -> list[MustEnd]:
@@ -91,6 +101,17 @@ async def other_replicas(tx: AsyncSession, own: str, since: datetime) -> int:
     """Count the other replicas that wrote to this ledger since then."""
     others = (Mark.name.startswith(REPLICA), Mark.name != REPLICA + own, Mark.at >= since)
     return await tx.scalar(select(func.count()).select_from(Mark).where(*others)) or 0
+
+
+async def replica_marks(tx: AsyncSession) -> list[ReplicaMark]:
+    """List the marks of the replicas that wrote to this ledger, and of the last one that stopped; one query."""
+    query = select(Mark).where(or_(Mark.name.startswith(REPLICA), Mark.name == STOPPED)).order_by(Mark.name)
+    return [
+        ReplicaMark(mark.value, mark.at, has_stopped=True)
+        if mark.name == STOPPED
+        else ReplicaMark(mark.name.removeprefix(REPLICA), mark.at)
+        for mark in await tx.scalars(query)
+    ]
 
 
 async def shows_first_requests(tx: AsyncSession, now: datetime) -> bool:

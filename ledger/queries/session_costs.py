@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, case, func, literal, select
+from sqlalchemy import ColumnElement, Select, and_, case, func, literal, select, type_coerce
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
 
+from ledger.kernel.columns import MicroUsd
 from ledger.kernel.entry_kind import USED, EntryKind
 from ledger.kernel.grant import GrantKind
 from ledger.kernel.states import GrantState
-from ledger.models import GrantRow, Instance, LedgerEntry, Request
+from ledger.models import GrantRow, Instance, LedgerEntry, Request, Session
 from ledger.queries.lookups import session_of
 from ledger.queries.rollup import TOTAL
 
@@ -100,7 +101,31 @@ async def accrued_of_session(tx: AsyncSession, session_id: str) -> Decimal:
     return total or Decimal(0)
 
 
+def unsettled_sum(conditions: Sequence[ColumnElement[bool]], since: datetime | None = None) -> ColumnElement[Decimal]:
+    """Build the sum of the unsettled dollars of some sessions, for another query; the conditions are on the sessions.
+
+    With `since`, of what may have been used since then: it counts in every period that a part of its time lies in.
+    """
+    total = func.coalesce(func.sum(Instance.unsettled_usd), literal(Decimal(0), MicroUsd()))
+    query = select(type_coerce(total, MicroUsd)).join(Session, Session.id == Instance.session_id)
+    within = [] if since is None else [Instance.latest_end_at > since]
+    return query.where(Instance.unsettled_usd.is_not(None), *within, *conditions).scalar_subquery()
+
+
+async def unsettled_of_earlier(tx: AsyncSession, newest: Mapping[str, str]) -> dict[str, Decimal]:
+    """Return by session what is unsettled of its earlier instances; `newest` is the newest instance → its session."""
+    query = select(Instance.session_id, type_coerce(func.sum(Instance.unsettled_usd), MicroUsd)).where(
+        Instance.session_id.in_(newest.values()), Instance.id.not_in(newest), Instance.unsettled_usd.is_not(None)
+    )
+    rows: Any = await tx.execute(query.group_by(Instance.session_id))
+    return dict(rows.all())
+
+
 async def spent_before(tx: AsyncSession, request: Request) -> Decimal:
-    """Return dollars booked on earlier attempts of a request that is quoted (again)."""
+    """Return dollars of earlier attempts of a request that is quoted (again): booked, and what no bill has settled."""
     session = await session_of(tx, request.id) if request.quote_version > 0 else None
-    return await accrued_of_session(tx, session.id) if session is not None else Decimal(0)
+    if session is None:
+        return Decimal(0)
+    mine = (LedgerEntry.session_id == session.id, LedgerEntry.kind.in_(USED))
+    amounts: Any = select(TOTAL, unsettled_sum([Session.id == session.id])).where(*mine)
+    return sum(filter(None, (await tx.execute(amounts)).one()), Decimal(0))

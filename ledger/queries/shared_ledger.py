@@ -15,6 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.core import lock_requester
 from ledger.engine.db import insert_for
+from ledger.kernel.booked_component import BookedComponent
 from ledger.kernel.charge import BookedCharge
 from ledger.kernel.entry_kind import SPENT, USED, EntryKind
 from ledger.kernel.states import OPEN_INSTANCE, RollupTier
@@ -159,6 +160,28 @@ async def charges(
         query = query.where(or_(LedgerEntry.at > after.at, later))
     rows: Any = await tx.execute(query)
     return [_charge(*row) for row in rows]
+
+
+async def unsettled_charges(tx: AsyncSession, purse: Purse, since: datetime, until: datetime) -> list[BookedCharge]:
+    """List what instances may have cost in (since, until] beyond their likely end, by the day of their latest one."""
+    query = (
+        select(Instance, Session)
+        .join(Session, Session.id == Instance.session_id)
+        .where(Instance.unsettled_usd.is_not(None), Instance.latest_end_at > since, Instance.latest_end_at <= until)
+        .where(*purse.conditions())
+        .order_by(Instance.latest_end_at, Instance.id)
+    )
+    return [_unsettled(row, session) for row, session in await tx.execute(query)]
+
+
+def _unsettled(row: Instance, session: Session) -> BookedCharge:
+    at, key = row.latest_end_at or row.created_at, f"{row.id}/unsettled"
+    note = "may have run until then; its bill settles it"
+    entry = LedgerEntry(id=key, key=key, kind=EntryKind.TRUE_UP, at=at, component=BookedComponent.GPU, note=note)
+    entry.session_id = row.session_id
+    facts = (session.owner, row.cloud, session.gpu or "", session.label or "", "", session.gpu_count, row.account)
+    prices = (row.price_usd_h, row.storage_usd_h)
+    return _charge(entry, row.unsettled_usd or Decimal(0), *facts, str(row.ref or ""), row.name, row.offer, *prices)
 
 
 def _charge(entry: LedgerEntry, amount_usd: Decimal, *facts: Any) -> BookedCharge:

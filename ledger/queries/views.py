@@ -44,7 +44,7 @@ from ledger.queries.retained_disks import open_disks
 from ledger.queries.runs.graces import graces_of_sessions
 from ledger.queries.runs.machines import machines
 from ledger.queries.runs.migrations import last_migration_of, migrations_of
-from ledger.queries.session_costs import NOTHING, Booked, booked_of, extension_caps
+from ledger.queries.session_costs import NOTHING, Booked, booked_of, extension_caps, unsettled_of_earlier
 
 SHORTEST_ENDING = 4
 INSTANCE_PREFIX = "ins_"
@@ -288,10 +288,11 @@ async def views_of_sessions(tx: AsyncSession, sessions: Sequence[Session]) -> li
     waits, shared = await recovery(tx), await shared_with(tx, request_ids)
     moves = await migrations_of(tx, ids)
     graces = await graces_of_sessions(tx, ids)
-    replaced = [row.id for key, row in newest.items() if key in grants and grants[key].kind == GrantKind.REPLACE]
-    resumed = await resume_sentences(tx, replaced) if replaced else {}
+    replaced = {row.id: key for key, row in newest.items() if key in grants and grants[key].kind == GrantKind.REPLACE}
+    resumed = await resume_sentences(tx, list(replaced)) if replaced else {}
+    unsettled = await unsettled_of_earlier(tx, replaced) if replaced else {}
     listed = await listing_times(tx, {(row.cloud, row.account) for row in newest.values()})
-    found = []
+    found, nothing = [], Decimal(0)
     for s in sessions:
         others = further[s.id]
         row, grant, every = newest.get(s.id), grants.get(s.id), booked.get(s.id, {})
@@ -308,7 +309,7 @@ async def views_of_sessions(tx: AsyncSession, sessions: Sequence[Session]) -> li
                 accrued_usd=total,
                 accrued_until=max((one.until for one in every.values() if one.until), default=None),
                 booked=mine,
-                cap_usd=own_usd + longer.get(s.id, Decimal(0)) + total - together_usd,
+                cap_usd=own_usd + longer.get(s.id, nothing) + total - together_usd + unsettled.get(s.id, nothing),
                 node=agents.get(row.id) if row else None,
                 disk=disks.get(s.id),
                 unknown=waits.unknown,

@@ -237,6 +237,14 @@ class SessionOut(Out):
     unreconciled: bool = optional(
         "True when the cloud does not report what it charged: then it cost between `low_usd` and `high_usd`.", False
     )
+    likely_end_at: datetime | None = optional(
+        "When its machine most likely ended, where nobody saw it end; null where the end is known to minutes."
+    )
+    earliest_end_at: datetime | None = optional("The earliest moment at which it can have ended then.")
+    latest_end_at: datetime | None = optional("The latest moment at which it can have ended then.")
+    unsettled_usd: Decimal | None = optional(
+        "Dollars that the time until then may cost on top. Budgets count them until the bill, or for 30 days."
+    )
     hours: Decimal = Field(description="The hours that are approved in all.")
     created_at: fields.CreatedAt
     ready_at: datetime | None = Field(description="When its machine became reachable; null before.")

@@ -13,7 +13,17 @@ from bot.cli.terminal.screen import for_people
 from bot.cli.terminal.wording import exact, when
 from bot.rules.instances.checked_gpus import CheckedGpus
 from bot.rules.values.job_text import machine
-from bot.rules.values.phrases import brief, hour_limit, hours, place_name, rate, retained_disk, unreconciled, usd
+from bot.rules.values.phrases import (
+    brief,
+    hour_limit,
+    hours,
+    place_name,
+    rate,
+    retained_disk,
+    unreconciled,
+    unsure_end,
+    usd,
+)
 from bot.rules.values.state_text import state_words, words_of
 from bot.rules.values.text_table import TextReport, TextTable
 from ledger.kernel.end_reason import END_LABELS
@@ -209,6 +219,9 @@ def session_details(one: SessionOut) -> TextReport:
         said.append(f"Shared with {', '.join(map(name_of, one.shared_with_names))}.")
     if one.low_usd is not None and one.high_usd is not None:
         said.append(unreconciled(one.low_usd, one.high_usd))
+    if one.likely_end_at is not None:
+        moments = (when(one.likely_end_at), when(one.earliest_end_at), when(one.latest_end_at))
+        said.append(unsure_end(*moments, one.unsettled_usd))
     if one.lost_machine:
         said.append(one.lost_machine)
     if one.deadline and not outlives(one) and one.ended_at is None:

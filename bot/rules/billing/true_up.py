@@ -72,6 +72,21 @@ def is_whole(
     return last >= ended_at - SLACK and (billed_from is None or first <= billed_from + SLACK)
 
 
+def is_settled(
+    lines: Collection[BillLineItem],
+    latest_at: datetime,
+    now: datetime,
+    granularity: BillGranularity = BillGranularity.INSTANT,
+) -> bool:
+    """Whether a whole bill leaves nothing open of an instance that ended at `latest_at` at the latest.
+
+    A line that ends earlier does not show that no other one follows, until late lines have come, too.
+    """
+    if now - latest_at >= SETTLED:
+        return True
+    return granularity not in TOTALS and abs(max(line.ends for line in lines) - latest_at) <= SLACK
+
+
 def is_above(booked_usd: Mapping[str, Decimal], differences: Mapping[str, Decimal], most_usd: Decimal) -> bool:
     """Whether corrections book more than an instance can have cost, so that a person is asked first.
 

@@ -87,6 +87,14 @@ def unreconciled(low_usd: Decimal, high_usd: Decimal) -> str:
     return f"Unreconciled: its cloud does not say; {range_}."
 
 
+def unsure_end(likely: str, earliest: str, latest: str, unsettled_usd: Decimal | None) -> str:
+    """Say when a machine ended that nobody saw end, with its range, and what that time may have cost on top."""
+    sentence = f"Its machine most likely ended {likely}, between {earliest} and {latest}."
+    if not unsettled_usd:
+        return sentence
+    return f"{sentence} It may cost up to {usd(unsettled_usd)} more. Budgets count that until the bill, or for 30 days."
+
+
 def rate(price_usd_h: Decimal) -> str:
     """Write dollars per hour: `$12.40/h`, below one dollar with a tenth of a cent (`$0.368/h`), and `free` for zero."""
     return FREE if price_usd_h == 0 else f"${_rounded(price_usd_h, 2 if price_usd_h >= 1 else 3):,f}/h"

@@ -67,5 +67,5 @@ async def confirm(ctx: Context, row_id: str, amount_usd: Decimal, actor: Actor, 
         if abs(bill.billed_usd - amount_usd) >= CENT:
             sentence = f"The bill of {name_of(found)} says {usd(bill.billed_usd)} now. Confirm that amount."
             return refuse(ReplyCode.AMOUNT_MISMATCH, sentence)
-        await book_differences(tx, found, bill.differences, now, actor, reason)
+        await book_differences(tx, found, bill, now, actor, reason)
     return Reply(True, ReplyCode.BILL_CONFIRMED, f"{name_of(found).capitalize()} now costs {usd(bill.billed_usd)}.")

@@ -21,7 +21,7 @@ from bot.services.runtime.context import Context
 from ledger.kernel.actor import Actor
 from ledger.kernel.calendar_spans import after
 from ledger.kernel.states import RollupTier
-from ledger.queries.shared_ledger import charges
+from ledger.queries.shared_ledger import charges, unsettled_charges
 from ledger.queries.spend import EVERYBODY, Purse, costs
 
 #: Charges that are read in one transaction.
@@ -48,9 +48,12 @@ async def focus_csv(ctx: Context, actor: Actor | None, since: datetime, until: d
     while True:
         async with ctx.db.read() as tx:
             page = await charges(tx, purse, since, until, last, PAGE)
-        if not page:
-            return
+            is_last = not page
+            if is_last:  # What no bill has settled has no entry.
+                page = await unsettled_charges(tx, purse, since, until)
         yield _csv([focus_row(one, _team_of(one.owner, teams)) for one in page])
+        if is_last:
+            return
         last = page[-1]
 
 

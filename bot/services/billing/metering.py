@@ -9,6 +9,7 @@ from decimal import Decimal
 from types import MappingProxyType
 
 from bot.rules.billing.billed_time import Billed, look
+from bot.rules.billing.end_times import BLIND_SWEEPS
 from bot.rules.billing.metering import (
     Piece,
     at_other_rates,
@@ -40,8 +41,6 @@ from ledger.queries.views import SessionView
 from providers.capabilities import BillingRule, BillingStart, Capabilities
 from providers.contract import InstanceStatus, ObservedInstance
 
-#: An instance that was not listed for longer than this many reconcile passes may have done anything meanwhile.
-BLIND_SWEEPS = 10
 #: Instances whose hours are booked in one transaction, which others wait for.
 TOGETHER = 250
 #: Instances that are read at once to find those: a transaction over a whole fleet would take too long.
@@ -168,11 +167,6 @@ def billed_from(seen: ObservedInstance, sent_at: datetime | None, able: Capabili
     return min(now, sent_at + timedelta(seconds=able.boot_expected_s))
 
 
-async def accrue_rest(ctx: Context, tx: Tx, row: Instance, ended_at: datetime) -> int:
-    """Book what an instance that is gone has used until its end. Return how many entries are new."""
-    return await book_all(tx, accruals(ctx, row, ended_at, final=True))
-
-
 def accruals(
     ctx: Context,
     row: Billable,
@@ -190,7 +184,7 @@ def accruals(
     return [
         accrual(row, component, entry_key(row, component, piece.suffix), piece)
         for component, start, paused_at, rate, stopped_s in components(
-            row, _gpu_from(ctx, row, until) if final else row.billing_from
+            row, gpu_billed_from(ctx, row, until) if final else row.billing_from
         )
         if start is not None and rate > 0
         for piece in pieces(
@@ -256,7 +250,7 @@ def entry_key(row: Billable, component: BookedComponent, suffix: str) -> str:
     return f"{row.id}/{component}/{suffix}"
 
 
-def _gpu_from(ctx: Context, row: Billable, ended_at: datetime) -> datetime | None:
+def gpu_billed_from(ctx: Context, row: Billable, ended_at: datetime) -> datetime | None:
     """Return since when the GPU of an instance that is gone was billed.
 
     An instance that was never seen running, and not listed for long before its end, is assumed to have run meanwhile.

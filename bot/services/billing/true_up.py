@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+from bot.rules.billing.end_times import KnownEnd, known_end, latest_end
 from bot.rules.billing.metering import amount, seconds, so_far
 from bot.rules.billing.true_up import (
     TOTALS,
@@ -18,12 +19,12 @@ from bot.rules.billing.true_up import (
     counted,
     is_above,
     is_late,
+    is_settled,
     is_whole,
     most,
 )
 from bot.rules.values.command_text import cli_command
 from bot.rules.values.phrases import usd
-from bot.services.billing.metering import BLIND_SWEEPS
 from bot.services.notifications.paging import OPERATORS
 from bot.services.runtime.clock_guard import clock_problem
 from bot.services.runtime.context import Context
@@ -34,15 +35,15 @@ from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import short_id
 from ledger.kernel.states import InstanceState, NotificationKind
 from ledger.models import Instance
+from ledger.queries.budgets.unsettled import settle_instance
 from ledger.queries.cloud_bills import (
     Account,
     BillSubject,
     account_of,
-    accounts,
+    accounts_and_overdue,
     corrected,
     earliest,
     keep_lines,
-    over_at,
     used_by,
 )
 from providers.capabilities import BillingStart, Capabilities
@@ -53,9 +54,6 @@ from providers.errors import ProviderError
 READ_BACK = timedelta(days=8)
 #: How far back each pass compares ended instances.
 COMPARED = timedelta(days=30)
-
-#: It may have failed unseen for so many passes before its end was ordered, even where its cloud was listed as usual.
-UNSEEN_SWEEPS = 2
 #: Dollars: the least and the most.
 Range = tuple[Decimal, Decimal]
 
@@ -87,7 +85,11 @@ async def reconcile_due(ctx: Context) -> int:
         async with ctx.db.write() as tx:
             await keep_lines(tx, rows)
     async with ctx.db.read() as tx:
-        found = await accounts(tx, read, now - COMPARED)
+        found, overdue = await accounts_and_overdue(tx, read, now - COMPARED)
+    if overdue:
+        async with ctx.db.write() as tx:
+            for instance_id in overdue:  # No bill came, so its likely end stands.
+                await settle_instance(tx, instance_id)
     return await _true_up(ctx, [(one, billing[one.cloud, one.account].capabilities) for one in found], now)
 
 
@@ -114,7 +116,7 @@ async def _true_up(ctx: Context, found: Sequence[tuple[BillSubject, Capabilities
     done, pages = 0, []
     for account, able in found:
         one = compare(account, able, now)
-        if one.differences and not one.above:
+        if (one.differences or one.settles) and not one.above:
             async with ctx.db.write() as tx:
                 done += await _correct(tx, account, able, now)
         costs = sum(account.booked_usd.values(), Decimal(0)) > 0
@@ -137,6 +139,7 @@ class BillComparison:
     """Hold what the bill of one instance says, in dollars, and what it would change.
 
     `above`: it says more than the instance can have cost, `most_usd`, so that only a person corrects the ledger by it.
+    `settles`: it covers the time until the latest end that is known, and something of that is open in the ledger.
     """
 
     billed_usd: Decimal
@@ -145,6 +148,7 @@ class BillComparison:
     differences: dict[str, Decimal]
     whole: bool
     above: bool
+    settles: bool
 
 
 def compare(account: BillSubject, able: Capabilities, now: datetime) -> BillComparison:
@@ -156,7 +160,10 @@ def compare(account: BillSubject, able: Capabilities, now: datetime) -> BillComp
     if able.charges_derived and account.session_id is None:
         # An orphan was seen at some time after it began, and the cloud's log says when that was.
         existed_from = min([existed_from, *(line.begins for line in lines)])
-    most_usd = most(existed_from, account.existed_until, account.most_usd_h, able.billing)
+    latest_at = latest_end(account.row, account.ended_at) if account.row is not None else account.ended_at
+    existed_until = max(latest_at, account.existed_until)
+    most_usd = most(existed_from, existed_until, account.most_usd_h, able.billing)
+    is_open = account.row is not None and account.row.unsettled_usd is not None
     return BillComparison(
         sum((line.amount_usd for line in lines), Decimal(0)),
         sum(account.booked_usd.values(), Decimal(0)),
@@ -164,6 +171,7 @@ def compare(account: BillSubject, able: Capabilities, now: datetime) -> BillComp
         differences,
         whole,
         is_above(account.booked_usd, differences, most_usd),
+        is_open and whole and is_settled(lines, existed_until, now, able.bill_granularity),
     )
 
 
@@ -191,15 +199,17 @@ async def _correct(tx: Tx, found: BillSubject, able: Capabilities, now: datetime
     if one is None:
         return 0
     fresh = compare(one, able, now)
-    return 0 if fresh.above else await book_differences(tx, one, fresh.differences, now)
+    return 0 if fresh.above else await book_differences(tx, one, fresh, now)
 
 
 async def book_differences(
-    tx: Tx, one: BillSubject, differences: Mapping[str, Decimal], now: datetime, actor: Actor = SYSTEM, reason: str = ""
+    tx: Tx, one: BillSubject, bill: BillComparison, now: datetime, actor: Actor = SYSTEM, reason: str = ""
 ) -> int:
-    """Book these differences between the bill and the ledger. The caller holds the lock of `account_of`."""
-    number, done = await corrected(tx, one), 0
-    for component, difference in differences.items():
+    """Book the differences between the bill and the ledger, and settle the end. The caller holds its lock."""
+    if bill.settles:
+        await settle_instance(tx, one.id)
+    number, done = await corrected(tx, one) if bill.differences else 0, 0
+    for component, difference in bill.differences.items():
         number += 1
         mine, theirs = one.holder, f"payable:{one.cloud}:{one.account}"
         done += await book(
@@ -245,21 +255,19 @@ def bounds(ctx: Context, row: Instance) -> Range | None:
     from_create = rule.starts is BillingStart.CREATE and not derived
     ran_at = row.sent_at if from_create else row.reachable_at or (None if derived else row.billing_from)
     gpu_usd_h = max(row.price_usd_h - row.storage_usd_h, Decimal(0))
-    asked_at = row.terminate_asked_at
-    seen_at = row.worked_at or row.trouble_at
-    if seen_at is not None:
-        # A failed instance may not be billed from its failure on, which was some time between two listings.
-        failed_at = seen_at - timedelta(seconds=BLIND_SWEEPS * ctx.timing.sweep_s)
-        asked_at = min(asked_at or failed_at, failed_at)
-    else:
-        # Nothing shows whether it worked between the last listing and its end, or the order to end it.
-        last_at = min(asked_at or row.ended_at, row.ended_at)
-        asked_at = last_at - timedelta(seconds=UNSEEN_SWEEPS * ctx.timing.sweep_s)
-    over_until = over_at(row, row.ended_at)
-    least, _ = between(row.sent_at, ran_at, asked_at, row.ended_at, gpu_usd_h, rule)
-    _, greatest = between(row.sent_at, ran_at, asked_at, over_until, gpu_usd_h, rule)
-    disk, disk_at_most = (so_far(row.sent_at, until, row.storage_usd_h, rule) for until in (row.ended_at, over_until))
+    end = known_end(row, row.ended_at, ctx.timing.sweep_s)
+    least, _ = between(row.sent_at, ran_at, end.earliest, row.ended_at, gpu_usd_h, rule)
+    _, greatest = between(row.sent_at, ran_at, end.earliest, end.latest, gpu_usd_h, rule)
+    disk, disk_at_most = (so_far(row.sent_at, until, row.storage_usd_h, rule) for until in (row.ended_at, end.latest))
     return least + disk, greatest + disk_at_most
+
+
+def unsure_end(ctx: Context, row: Instance | None) -> KnownEnd | None:
+    """Return when an instance ended, with its range; None where it runs, or where the range is short."""
+    if row is None or row.ended_at is None or row.state is not InstanceState.GONE:
+        return None
+    end = known_end(row, row.ended_at, ctx.timing.sweep_s)
+    return end if end.is_range else None
 
 
 async def ranges(ctx: Context, tx: Tx, session_ids: Collection[str]) -> dict[str, Range]:

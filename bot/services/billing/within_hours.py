@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from decimal import Decimal
 
+from bot.rules.billing.end_times import BLIND_SWEEPS
 from bot.rules.billing.metering import at_stop, rate_step
 from bot.services.billing.metering import (
-    BLIND_SWEEPS,
     accrual,
     accruals,
     billed_until,

@@ -23,7 +23,7 @@ from ledger.kernel.event_kind import EventKind
 from ledger.kernel.states import NotificationKind
 from ledger.models import Request
 from ledger.queries.access import Whose, consumer_of
-from ledger.queries.budgets.open_spend import outstanding
+from ledger.queries.budgets.open_spend import outstanding_since
 from ledger.queries.spend import EVERYBODY, Purse, counted, thresholds_set
 
 OPERATORS = "channel:operators"
@@ -190,14 +190,17 @@ async def _measured(
     found = []
     for key, scope in scopes:
         purse = await purse_of(ctx, tx, key)
-        open_usd, rate_usd_h = await outstanding(tx, purse)
+        periods = {Period(name): begins(Period(name), now) for name in limits[scope]}
+        open_usd, rate_usd_h, unsettled = await outstanding_since(tx, purse, periods.values())
         for name, limit in limits[scope].items():
             period = Period(name)
-            since = begins(period, now)
+            since = periods[period]
             if period is Period.HOURLY:
                 found.append(BudgetLine(key, scope, period, limit, _NOTHING, rate_usd_h))
             else:
-                found.append(BudgetLine(key, scope, period, limit, await counted(tx, purse, since), open_usd, since))
+                # An end that nobody dated may have been later than what is booked: that much stays reserved.
+                reserved_usd, spent_usd = open_usd + unsettled[since], await counted(tx, purse, since)
+                found.append(BudgetLine(key, scope, period, limit, spent_usd, reserved_usd, since))
     return found
 
 

@@ -71,7 +71,8 @@ async def replace(ctx: Context, tx: Tx, session_id: str, longer_usd: Decimal, no
     """
     last = (await instances_of_session(tx, session_id))[-1]
     used = await tx.get_one(GrantRow, last.grant_id)
-    remaining = used.total_cap_usd + longer_usd - (await booked(tx, last)).usd
+    # What it may have cost beyond its likely end is not spent twice either.
+    remaining = used.total_cap_usd + longer_usd - (await booked(tx, last)).usd - (last.unsettled_usd or Decimal(0))
     session = await tx.get_one(Session, session_id, populate_existing=True)
     if last.outcome_code in NEVER_REPLACED:
         return False

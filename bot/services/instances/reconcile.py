@@ -15,13 +15,14 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from bot.rules.billing.end_times import carried_out, likely_end
 from bot.rules.instances.circuit_breaker import trips
 from bot.rules.instances.health import trouble
 from bot.services.billing.metering import billed_time
 from bot.services.billing.within_hours import accrue_stop, change_rate
 from bot.services.instances import key_rotation, volume_absence
 from bot.services.instances.batch_runs import close_run
-from bot.services.instances.blind_time import since_absence, since_trouble
+from bot.services.instances.blind_time import worked_by_listing
 from bot.services.instances.health import instead, last_heartbeat_at, still_there, watch
 from bot.services.instances.orphans import note_orphans
 from bot.services.instances.power import follow
@@ -242,14 +243,12 @@ async def _absent(ctx: Context, provider: Provider, row: Instance, listing: List
                 return False  # Its absences still count, and the next pass checks again.
             async with ctx.db.write() as tx:
                 return await amend(tx, Instance, row.id, version=row.version, absent_at=[])
-    unseen = await since_absence(ctx, row, absence.at)
+    unseen = await worked_by_listing(ctx, row, None, {}, absence.at)
     async with ctx.db.write() as tx:
         if proof is None:
             kept = [a.at.isoformat() for a in absences]
             return await amend(tx, Instance, row.id, version=row.version, absent_at=kept, **unseen)
-        # The cloud stopped billing when it accepted the termination; a lost instance had ended by its first absence.
-        lost_at = min(one.at for one in absences if heartbeat_at is None or one.at > heartbeat_at)
-        ended_at = min(row.terminate_acked_at or row.terminate_called_at or lost_at, lost_at)
+        ended_at = likely_end(row, (one.at for one in absences), heartbeat_at)
         await gone(ctx, tx, row, proof, ended_at, ctx.clock.now())
     if isinstance(provider, Leaves):
         ctx.hints.leftovers.set()
@@ -263,10 +262,11 @@ async def _present(ctx: Context, row: Instance, item: ObservedInstance, at: date
         return False  # A later listing was applied already, and this one arrived late.
     capabilities = ctx.providers[row.cloud].capabilities
     changes = _changes(row, item, capabilities.billing, at)
-    changes |= await since_trouble(ctx, row, item, changes, at)
-    lag = timedelta(seconds=capabilities.visibility_lag_s)
-    if row.terminate_acked_at is not None and now - row.terminate_acked_at > lag:
-        # The cloud accepted the termination and did not do it, so it still bills: the next accepted one counts.
+    changes |= await worked_by_listing(ctx, row, item, changes, at)
+    # A call without a reply that ended it explains every status but that it runs.
+    called_at = row.terminate_acked_at or (row.terminate_called_at if item.status is InstanceStatus.RUNNING else None)
+    if called_at is not None and not carried_out(called_at, at, timedelta(seconds=capabilities.visibility_lag_s)):
+        # It was not ended, whether or not the cloud accepted that, so it still bills: the next call counts.
         changes["terminate_acked_at"] = changes["terminate_called_at"] = None
     if changes:
         async with ctx.db.write() as tx:

@@ -8,10 +8,11 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
+from bot.rules.billing.end_times import after_reply
 from bot.services.checkpoints import verification
 from bot.services.grants import reopen, reservations
 from bot.services.instances import volume_ends
-from bot.services.instances.blind_time import since_order
+from bot.services.instances.blind_time import last_worked
 from bot.services.instances.health import last_heartbeat_at
 from bot.services.instances.transitions import end_instance, settle
 from bot.services.notifications import end_of_session, request_message
@@ -120,9 +121,9 @@ async def _terminate(ctx: Context, held: Claim, row: Instance, began_at: datetim
         await volume_ends.notify_in_use(ctx, row, error)
     now = ctx.clock.now()
     # When it was last alive says something only where the cloud does not know it, and was not called before.
-    unknown = was_there is False and row.terminate_called_at is None
-    alive_at = await last_heartbeat_at(ctx, row) if unknown else None
-    unseen = await since_order(ctx, row, listed_at, was_there=was_there)
+    alive_at = await last_heartbeat_at(ctx, row) if (was_there, row.terminate_called_at) == (False, None) else None
+    shown_at = None if row.absent_at else listed_at  # A listing without it does not count.
+    unseen = await last_worked(ctx, row, row.terminate_asked_at or now, shown_at) if was_there else {}
     async with ctx.db.write() as tx:
         await lock_family(tx, Instance, row.id)
         fresh = await tx.get_one(Instance, row.id, populate_existing=True)
@@ -149,45 +150,16 @@ async def _acknowledged(
     *,
     was_there: bool,
 ) -> None:
-    """Store a cloud's first reply to a termination, although the claim may be lost: billing stops with either reply.
+    """Store what a cloud's reply to a termination shows, although the claim may be lost: billing stops with it.
 
-    A later reply counts where it shows that the first one was not carried out.
-
-    An instance that the cloud accepted to terminate existed when it was called, whatever the listings before lacked.
-    One that the cloud does not know ended before: with the call before (of `row`), if that may have had an effect, or
-    else after its last heartbeat (`alive_at`), or after it was reached, and by the first listing without it.
     `fresh` was read in this transaction, with its family locked. `unseen`: when it last worked, if nobody knows that.
     """
-    if fresh.state is not InstanceState.TERMINATING:
-        return
-    if fresh.terminate_acked_at is not None:
-        if was_there:
-            # Perhaps only this call ended it, which then counts in the most that it can have cost.
-            values: dict[str, Any] = {"terminate_called_at": called_at}
-            if _was_not_done(ctx, fresh, fresh.terminate_acked_at, called_at):
-                values["terminate_acked_at"] = now
-            await amend(tx, Instance, row.id, version=fresh.version, **values)
-        return
-    said: dict[str, Any] = {"terminate_acked_at": now, **({} if fresh.worked_at else unseen)}
-    if was_there:
-        # Those since the call stay: they show that it ended, even if this process stood still with the reply.
-        said["absent_at"] = [at for at in fresh.absent_at if datetime.fromisoformat(at) >= called_at]
-    elif row.terminate_called_at is not None:
-        # The later time of this call says that no reply dates the end. A clock in doubt has not noted it before.
-        said |= {"terminate_acked_at": row.terminate_called_at, "terminate_called_at": called_at}
-    else:
-        said["trouble_at"] = fresh.trouble_at or min(alive_at or row.reachable_at or now, now)
-    await amend(tx, Instance, row.id, version=fresh.version, **said)
-
-
-def _was_not_done(ctx: Context, row: Instance, acked_at: datetime, called_at: datetime) -> bool:
-    """Whether a call at `called_at` that was accepted shows that the one before, accepted at `acked_at`, did nothing.
-
-    The cloud still had the instance then, as it has one that it lists for longer than its visibility lag: it still
-    bills. A listing since then that lacked the instance says otherwise, and counts.
-    """
     lag = timedelta(seconds=ctx.providers[row.cloud].capabilities.visibility_lag_s)
-    return not row.absent_at and called_at - acked_at > lag
+    before, alive_at = row.terminate_called_at, alive_at or row.reachable_at
+    reply = after_reply(fresh, before, called_at, now, lag, was_there=was_there, alive_at=alive_at)
+    if fresh.state is InstanceState.TERMINATING and reply:
+        is_known = fresh.worked_at is not None or fresh.terminate_acked_at is not None
+        await amend(tx, Instance, fresh.id, version=fresh.version, **({} if is_known else unseen), **reply)
 
 
 def _sent_since(row: Instance) -> datetime:

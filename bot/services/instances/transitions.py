@@ -6,13 +6,15 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 from bot.rules.billing.billed_time import bills_gpu
+from bot.rules.billing.end_times import latest_end
 from bot.rules.billing.metering import paid_s
 from bot.rules.checkpoints.verification import Reserved
 from bot.rules.pricing.spend_limits import billed_rate
 from bot.rules.sessions.extension import later
 from bot.rules.sessions.host_price import HostPrice, PriceStep, next_step, set_aside_usd
 from bot.rules.sessions.running_time import seconds_run
-from bot.services.billing.metering import accrue_rest, before_now, billed_from, rule_of
+from bot.services.billing.last_use import accrue_rest, unsettled_usd
+from bot.services.billing.metering import before_now, billed_from, rule_of
 from bot.services.billing.within_hours import change_rate
 from bot.services.checkpoints.hold import disk_rate
 from bot.services.grants import reopen, reservations
@@ -30,12 +32,13 @@ from ledger.kernel.end_reason import EndReason
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.grant import GrantKind
 from ledger.kernel.job import volume_of
-from ledger.kernel.proof import ProofOfEnd
+from ledger.kernel.proof import ProofKind, ProofOfEnd
 from ledger.kernel.states import GrantState, InstanceState, RequestState, SessionState
 from ledger.models import GrantRow, Instance, Request, Session
 from ledger.queries.journal import latest_events
 from ledger.queries.lookups import grants_of_session, instances_of_session, open_instances_of_session
 from ledger.queries.overspend import approved_rate
+from ledger.queries.retained_disks import open_disks
 from ledger.queries.runs.graces import change_grace, graces_of_sessions, replaced_of_session
 from ledger.queries.runs.migrations import is_taken_over
 from ledger.queries.session_costs import accrued_of_session, booked, extension_cap
@@ -234,7 +237,10 @@ async def gone(
     who states that it is gone.
     """
     await lock_family(tx, Instance, row.id)  # Hours that are being booked at this moment are booked before the rest.
-    await accrue_rest(ctx, tx, row, ended_at)
+    await accrue_rest(ctx, tx, row, ended_at, now)
+    # A cloud that says when its run ended leaves nothing open.
+    latest_at = ended_at if proof.kind is ProofKind.FINAL_STATUS else latest_end(row, ended_at, proof.at)
+    disk_usd_h = await _disk_rate(tx, row) if latest_at > ended_at else Decimal(0)
     code, sentence = outcome or await _unstated(tx, row, ended_at)
     if row.checkpoint_step in WAITS:  # Its people were notified of how long it would be kept.
         sentence = f"{sentence} {NOT_KEPT}".strip()
@@ -242,12 +248,22 @@ async def gone(
     # A lost instance ended some time before the first listing without it, so that much of its cost is not known.
     since = {"trouble_at": row.trouble_at or ended_at} if code == EndReason.LOST else {}
     values = {"billing_until": ended_at, "ended_at": ended_at, **since, "outcome_code": code, "outcome": sentence}
+    values |= {
+        "latest_end_at": latest_at,
+        "unsettled_usd": unsettled_usd(ctx, row, ended_at, latest_at, disk_usd_h),
+    }
     await move(
         tx, Instance, row.id, InstanceState.GONE, now, actor, sentence, version=row.version, proof=proof, values=values
     )
     if code == EndReason.LOST:
         await interruption.notify_interruption(tx, ctx.policy, row, now)
     await settle(ctx, tx, row.session_id, now)
+
+
+async def _disk_rate(tx: Tx, row: Instance) -> Decimal:
+    """Return the dollars per hour of an instance's retained disk; 0 where it has none."""
+    disks = await open_disks(tx, [row.session_id]) if row.status == InstanceStatus.STOPPED else []
+    return next((disk.price_usd_h for disk in disks if disk.instance_id == row.id), Decimal(0))
 
 
 async def _unstated(tx: Tx, row: Instance, ended_at: datetime) -> tuple[str, str]:

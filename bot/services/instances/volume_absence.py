@@ -11,7 +11,8 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
-from bot.services.instances.blind_time import since_absence
+from bot.rules.billing.end_times import likely_end
+from bot.services.instances.blind_time import worked_by_listing
 from bot.services.instances.transitions import gone
 from bot.services.notifications.paging import page
 from bot.services.runtime.context import Context
@@ -48,15 +49,13 @@ async def look(ctx: Context, provider: Provider, row: Instance, listing: Listing
         return await _still_there(ctx, row)
     misses.append(Absence(seen.at if isinstance(seen, NotSeen) else listing.at, row.account))
     proof = ProofOfEnd.from_own_reads([one for one in misses if ordered_at is None or one.at >= ordered_at], rule)
-    unseen = await since_absence(ctx, row, misses[-1].at)
+    unseen = await worked_by_listing(ctx, row, None, {}, misses[-1].at)
     async with ctx.db.write() as tx:
         if proof is None:
             return await amend(
                 tx, Instance, row.id, version=row.version, absent_at=[one.at.isoformat() for one in misses], **unseen
             )
-        first_at = misses[0].at
-        ended_at = min(row.terminate_acked_at or row.terminate_called_at or first_at, first_at)
-        await gone(ctx, tx, row, proof, ended_at, ctx.clock.now())
+        await gone(ctx, tx, row, proof, likely_end(row, (one.at for one in misses)), ctx.clock.now())
     return True
 
 

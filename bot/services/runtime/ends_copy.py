@@ -49,6 +49,8 @@ class EndsCopy:
     sent: tuple[Sent, ...] = ()
     #: How far the journal went then; None in a copy that an older release wrote.
     epoch: EpochEntry | None = None
+    #: Which replica made it; "" in a copy that an older release wrote.
+    replica: str = ""
     #: Beside an older ledger: the rows from before it counted as older, less the ends that it has taken since.
     records: tuple[MustEnd, ...] | None = None
 

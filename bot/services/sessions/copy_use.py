@@ -1,7 +1,8 @@
 """Decide whether ends may come from the copy: only where nobody else can know a later end.
 
-A ledger of another schema is not read but for the marks of its replicas, whose names and times no schema changes. Where
-one of them works on it, or nobody knows who did since the copy was made, operators are paged twice first.
+A ledger of another schema is not read but for the marks of its replicas, whose names and times no schema changes. Each
+that works writes its own every few seconds, and the last one that stops leaves one. Where one is newer than the copy,
+operators are paged twice first.
 """
 
 from __future__ import annotations
@@ -10,17 +11,22 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from bot.rules.values.phrases import plural
+from bot.services.runtime.clock_guard import approved_now
 from bot.services.runtime.context import Context
 from bot.services.runtime.ends_copy import EndsCopy
-from ledger.queries.ends import ALIVE, other_replicas
+from ledger.queries.ends import ALIVE, ReplicaMark, replica_marks
 
 #: A read that takes longer has failed.
 READ_S = 10.0
 #: The copy is used after so many pages, however old it is.
 PAGES = 2
+#: A replica that works writes a mark this often, or a little later, and beside that it makes its copy.
+MARKED = timedelta(seconds=7)
+#: The replica that made the copy may be busy with ends between the two.
+MAKER = timedelta(seconds=20)
 
 log = logging.getLogger(__name__)
 
@@ -36,33 +42,41 @@ class CopyUse:
 
     me: str
     page: Page
-    #: The last time at which nobody else had worked on the ledger since the copy was made.
-    _alone_at: datetime | None = None
     _answers: bool = False
     _in_doubt: bool = False
     _pages: int = 0
 
     def forget(self) -> None:
         """Begin anew: the ledger itself was read."""
-        self._alone_at, self._answers, self._in_doubt, self._pages = None, False, False, 0
+        self._answers, self._in_doubt, self._pages = False, False, 0
 
     async def follow(self, ctx: Context, copy: EndsCopy, ask_others: AskOthers) -> None:
         """Look who works on a ledger that this program may not use, and page while the copy may be out of date."""
-        now, alone_at = ctx.clock.now(), self._alone_at or copy.read_at
+        now = approved_now(ctx.clock)
+        if now is None:
+            return  # No time of a mark says anything to a clock that no cloud has confirmed, and nothing ends by it.
         try:
             async with asyncio.timeout(READ_S), ctx.db.read() as tx:
-                others = await other_replicas(tx, self.me, now - ALIVE)
+                marks = await replica_marks(tx)
         except Exception as error:  # noqa: BLE001 # Whatever stops the read, nothing is known of the others.
             log.warning("the replicas of the ledger could not be read (%s)", type(error).__name__)
             self._answers = False
         else:
             self._answers = True
-            if others or alone_at is None or now - alone_at > ALIVE:
-                self._in_doubt = True
-            else:
-                self._alone_at = now
+            self._in_doubt = any(self._may_know_more(mark, copy, now) for mark in marks)
         if self._in_doubt and copy.rows and self._pages < PAGES and await ask_others() is None:
             self._pages += await self.page("copy/doubt", self._doubt(ctx.timing.recovery_page_s))
+
+    def _may_know_more(self, mark: ReplicaMark, copy: EndsCopy, now: datetime) -> bool:
+        """Whether a replica worked on the ledger after the copy was made, or works on it now."""
+        if mark.replica == self.me:
+            return False
+        if copy.read_at is None:
+            return True
+        if mark.replica == copy.replica:
+            return mark.at > copy.read_at + MAKER
+        # One that worked when the copy was made may have changed something right afterwards.
+        return mark.at > copy.read_at - MARKED or (not mark.has_stopped and mark.at >= now - ALIVE)
 
     def _doubt(self, pause_s: float) -> str:
         when = "Ends come from the copy from now on."

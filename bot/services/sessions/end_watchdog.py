@@ -150,7 +150,8 @@ class EndWatchdog:
             return Read(self.copy.rows, from_copy=True)
         self._copy_use.forget()
         rows, self.copy = self._beside_records(rows, compared, now)
-        self.copy = replace(self.copy, read_at=now, others=others, policy=on_top_of(self.ctx.policy))
+        on_top = on_top_of(self.ctx.policy)
+        self.copy = replace(self.copy, read_at=now, others=others, policy=on_top, replica=self.me)
         return Read(rows, from_copy=False)
 
     async def _keep(self) -> None:

@@ -138,7 +138,7 @@ async def _close(ctx: Context, disk: Disk, now: datetime) -> int:
         if row.state is InstanceState.TERMINATING and row.terminate_acked_at is None:
             # The termination is not accepted yet: the checkpoint check may retain the disk, which costs until then.
             return 0
-        closed_at = row.live_at if row.state is InstanceState.LIVE else row.terminate_acked_at or row.ended_at
+        closed_at = row.live_at if row.state is InstanceState.LIVE else row.ended_at or row.terminate_acked_at
         ended_at = max(min(closed_at or now, now), disk.since)
         if not await change_disk(tx, disk.id, ended_at=ended_at):
             return 0

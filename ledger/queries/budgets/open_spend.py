@@ -9,6 +9,7 @@ every moment. A test proves it.
 from __future__ import annotations
 
 from collections.abc import Collection
+from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
@@ -23,7 +24,7 @@ from ledger.kernel.grant import GrantKind
 from ledger.kernel.states import LIVE_SESSION, GrantState
 from ledger.models import Base, GrantRow, Instance, LedgerEntry, OpenSpend, Session, SessionOpenSpend, UnsettledSpend
 from ledger.queries.rollup import TOTAL
-from ledger.queries.session_costs import RELEASED
+from ledger.queries.session_costs import RELEASED, unsettled_sum
 from ledger.queries.spend import Purse, reserved_in_advance
 
 _NOTHING = literal(Decimal(0), MicroUsd())
@@ -93,6 +94,14 @@ async def outstanding(tx: AsyncSession, purse: Purse) -> tuple[Decimal, Decimal]
 
     What approvals in advance reserve is part of it.
     """
+    open_usd, rate_usd_h, _ = await outstanding_since(tx, purse, ())
+    return open_usd, rate_usd_h
+
+
+async def outstanding_since(
+    tx: AsyncSession, purse: Purse, since: Collection[datetime | None]
+) -> tuple[Decimal, Decimal, dict[datetime | None, Decimal]]:
+    """Return the same, and what instances may have cost since each of these times beyond what is booked of them."""
     marked = select(UnsettledSpend.session_id)
     changed = by_session(Session.id.in_(marked), *purse.conditions()).subquery()
     every = union_all(
@@ -103,10 +112,14 @@ async def outstanding(tx: AsyncSession, purse: Purse) -> tuple[Decimal, Decimal]
         select(changed.c.usd, changed.c.rate_usd_h),
     )
     each = every.subquery()
-    sums: Any = select(type_coerce(func.sum(each.c.usd), MicroUsd), type_coerce(func.sum(each.c.rate_usd_h), MicroUsd))
-    open_usd, rate_usd_h = (await tx.execute(sums)).one()
+    totals = (type_coerce(func.sum(each.c.usd), MicroUsd), type_coerce(func.sum(each.c.rate_usd_h), MicroUsd))
+    periods = list(dict.fromkeys(since))
+    unsettled = (unsettled_sum(purse.conditions(), one).label(f"since_{n}") for n, one in enumerate(periods))
+    sums: Any = select(*totals, *unsettled)
+    open_usd, rate_usd_h, *amounts = (await tx.execute(sums)).one()
     ahead_usd, ahead_usd_h = await reserved_in_advance(tx, purse.whose, purse.label)
-    return (open_usd or Decimal(0)) + ahead_usd, (rate_usd_h or Decimal(0)) + ahead_usd_h
+    by_period = dict(zip(periods, amounts, strict=True))
+    return (open_usd or Decimal(0)) + ahead_usd, (rate_usd_h or Decimal(0)) + ahead_usd_h, by_period
 
 
 async def wrong_sums(tx: AsyncSession) -> list[str]:

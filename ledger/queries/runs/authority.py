@@ -8,7 +8,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import and_, func, or_, select
+from sqlalchemy import and_, case, func, or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.kernel.entry_kind import USED
@@ -45,7 +45,10 @@ class ApprovedAmount:
 
 @dataclass(frozen=True, slots=True)
 class UsedTime:
-    """Hold from when until when one instance was billed, under which approval, and what is booked of it until when."""
+    """Hold from when until when one instance was billed, under which approval, and what is booked of it until when.
+
+    Where its end is not settled, it counts until the latest end that is known, with what that may have cost.
+    """
 
     session_id: str
     approval_id: str
@@ -121,9 +124,13 @@ async def used_times(tx: AsyncSession, session_ids: Collection[str]) -> list[Use
             Instance.session_id,
             GrantRow.approval_id,
             Instance.sent_at,
-            func.coalesce(Instance.billing_until, Instance.ended_at),
+            case(
+                (Instance.unsettled_usd.is_not(None), Instance.latest_end_at),
+                else_=func.coalesce(Instance.billing_until, Instance.ended_at),
+            ),
             Instance.price_usd_h,
             booked.c.usd,
+            Instance.unsettled_usd,
             booked.c.until,
         )
         .join(GrantRow, GrantRow.id == Instance.grant_id)
@@ -131,6 +138,6 @@ async def used_times(tx: AsyncSession, session_ids: Collection[str]) -> list[Use
         .where(Instance.session_id.in_(session_ids), Instance.sent_at.is_not(None), ~never)
     )
     return [
-        UsedTime(session_id, approval_id, sent_at, until, price, usd or Decimal(0), booked_until)
-        for session_id, approval_id, sent_at, until, price, usd, booked_until in (await tx.execute(query)).all()
+        UsedTime(session_id, approval_id, sent_at, until, price, sum(filter(None, amounts), Decimal(0)), booked_until)
+        for session_id, approval_id, sent_at, until, price, *amounts, booked_until in (await tx.execute(query)).all()
     ]

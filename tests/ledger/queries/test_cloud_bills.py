@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import datetime, timedelta
+from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -21,7 +21,6 @@ from ledger.queries.cloud_bills import (
     corrected,
     earliest,
     keep_lines,
-    over_at,
     subject_of,
     used_by,
 )
@@ -214,42 +213,6 @@ async def test_the_oldest_that_ended_and_one_by_its_id(db: Database) -> None:
         assert await accounts(tx, [], START) == []
         found = [await subject_of(tx, one) for one in (ended.id, live.id, orphan.id, seen.id, "ins_none")]
     assert [one and one.ref for one in found] == [ended.ref, None, orphan.ref, None, None]
-
-
-@pytest.mark.parametrize(
-    ("called", "acked", "absent", "over"),
-    [
-        (None, None, (), 10),
-        # A call without a reply may have ended it at any time until the cloud no longer knew it.
-        (20, None, (), 20),
-        (20, None, (25, 30), 30),
-        (30, 20, (), 30),
-        # A reply says when; the last listing without it says no later than that.
-        (20, 30, (), 30),
-        (None, 30, (), 30),
-        (30, 30, (), 30),
-        (20, 30, (22, 26), 26),
-        (20, 30, (22, 40), 30),
-        (20, 30, (5,), 10),
-        # What is booked is never cut.
-        (5, 8, (), 10),
-        (5, None, (6,), 10),
-    ],
-)
-async def test_until_when_an_instance_may_have_been_billed(
-    sqlite_db: Database, called: int | None, acked: int | None, absent: tuple[int, ...], over: int
-) -> None:
-    def at(minute: int) -> datetime:
-        return START + timedelta(minutes=minute)
-
-    async with sqlite_db.write() as tx:
-        row = await gone(
-            tx,
-            terminate_called_at=None if called is None else at(called),
-            terminate_acked_at=None if acked is None else at(acked),
-            absent_at=[at(minute).isoformat() for minute in absent],
-        )
-    assert over_at(row, at(10)) == at(over)
 
 
 async def test_lines_of_another_account_are_on_no_bill_of_an_orphan(db: Database) -> None:

@@ -26,6 +26,7 @@ from tests.scenarios.chaos.place import Place, place
 from tests.scenarios.chaos.programs import write_off_unreachable
 from tests.scenarios.chaos.trouble import Trouble
 from tests.scenarios.chaos.verdict import UNFINISHED, Verdict, judge
+from tests.scenarios.chaos.way_back import WayBack
 from tests.support.databases import finish, postgres_template
 
 REPLICAS = {"sqlite": 1, "postgres": 3}
@@ -72,9 +73,11 @@ async def play(run: Run, turn: asyncio.Lock) -> Outcome:
         async with turn:
             made = place(run.db_url, run.folder, REPLICAS[run.database], random, run.machine, by_sockets=sockets)
             here = await stack.enter_async_context(made)
-            people, trouble = People(here, random, run.seconds), Trouble(here, run.db_url, random)
-            living = asyncio.create_task(people.live())
+            back = WayBack(here, run.db_url, run.folder / "backups", random)
+            people, trouble = People(here, random, run.seconds), Trouble(here, run.db_url, random, back)
+            living, operating = asyncio.create_task(people.live()), asyncio.create_task(back.operate())
             stack.callback(living.cancel)
+            stack.callback(operating.cancel)
             with suppress(TimeoutError):
                 async with asyncio.timeout(run.seconds):
                     await trouble.bring()
@@ -95,6 +98,8 @@ async def _heal(here: Place, people: People) -> None:
     if here.sockets is not None:
         here.sockets.rate = 0.0
     people.is_closing = True
+    async with here.ledger_lock:  # A restore that is under way is finished first.
+        pass
     for replica in here.replicas:
         if not replica.is_ready:
             await _up_again(here, replica.number)

@@ -7,7 +7,7 @@ import re
 import signal
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -35,7 +35,7 @@ from tests.scenarios.chaos.machine import Machine
 from tests.scenarios.chaos.programs import api_key
 from tests.scenarios.chaos.proxy import FaultProxy, Point
 from tests.scenarios.chaos.sockets import FaultySockets, relay
-from tests.scenarios.chaos.verdict import Evidence
+from tests.scenarios.chaos.verdict import Evidence, LostPart
 from tests.scenarios.kills.commit_cuts import CommitCuts, Tables, Way, commit_cuts
 from tests.scenarios.processes.processes import Nursery, Served, fork, nursery
 from tests.support.serving import serving
@@ -97,10 +97,12 @@ class Replica:
         self._log = log
         self._changed = changed
 
-    async def start(self) -> None:
-        """Start it; it counts as ready once it serves."""
+    async def start(self, before: Callable[[Served], Awaitable[None]] | None = None) -> None:
+        """Start it; it counts as ready once it serves. `before` looks at what it does before that."""
         self.started_with = dict(self.environment)
         self.served = fork(self._parent, self.started_with, self._log, 0.0)
+        if before is not None:
+            await before(self.served)
         await self.served.ready()
         self.is_ready = True
         self._changed()
@@ -163,6 +165,10 @@ class Place:
         self.cuts: CommitCuts | None = None
         #: The workspace's side of Socket Mode; None where Slack's messages come by HTTP.
         self.sockets: FaultySockets | None = None
+        #: Held by whoever reads the ledger, or locks its file, in this program, and by a restore, which replaces it.
+        self.ledger_file, self.ledger_lock = asyncio.Lock(), asyncio.Lock()
+        #: What each restore took from the ledger.
+        self.lost: list[LostPart] = []
         self.no_process = Outages()
         self.no_cloud = {cloud: Outages() for cloud in clouds}
         self._armed: dict[int, tuple[Point, asyncio.Event]] = {}
@@ -252,12 +258,13 @@ class Place:
             self.clicked_s,
             self.proxy.sent_s,
             self.commands,
+            tuple(self.lost),
         )
 
     async def newest_session(self) -> str:
         """Return the id of the session that began last; empty before there is one, and while nobody can read."""
         with suppress(SQLAlchemyError, OSError):
-            async with self.db.read() as tx:
+            async with self.ledger_file, self.db.read() as tx:
                 return str(await tx.scalar(text("SELECT id FROM sessions ORDER BY created_at DESC LIMIT 1")) or "")
         return ""
 

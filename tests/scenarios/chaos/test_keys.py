@@ -15,6 +15,7 @@ from bot.practice.reader import all_text, buttons
 from tests.scenarios.chaos.machine import Machine
 from tests.scenarios.chaos.place import Place, place
 from tests.scenarios.chaos.trouble import Trouble
+from tests.scenarios.chaos.way_back import WayBack
 
 pytestmark = pytest.mark.timeout(300)
 LOOK_S, LIMIT_S = 0.3, 60.0
@@ -41,7 +42,8 @@ async def test_a_session_outlives_new_keys_and_is_ended_with_them(sqlite_db_url:
         sqlite_db_url, tmp_path, 1, random, Machine(tmp_path, has_disk=False, has_names=False), by_sockets=False
     ) as built:
         built.proxy.rate = 0.0
-        driver, trouble = built.practice.driver, Trouble(built, sqlite_db_url, random)
+        back = WayBack(built, sqlite_db_url, tmp_path, random)
+        driver, trouble = built.practice.driver, Trouble(built, sqlite_db_url, random, back)
         await driver.as_("alice").command(f"/gpu provision 1x{built.clouds['vast'].STAPLE} 1h clouds=vast")
 
         async def is_shown() -> bool:

@@ -40,7 +40,7 @@ class Scene:
         self.clock.advance(600)
         random, machine = Random(5), Machine(folder, has_disk=False, has_names=False)
         self.place = Place(NOTHING, dict(made), FaultProxy(NOTHING, random, 0.0), NOTHING, random, machine)
-        self.trouble = Trouble(self.place, "sqlite://", random)
+        self.trouble = Trouble(self.place, "sqlite://", random, NOTHING)
 
     def runs(self, *work: Coroutine[Any, Any, None], for_s: float = 600.0) -> None:
         """Let it go on for so long, and end it then."""

@@ -13,7 +13,7 @@ from sqlalchemy import text
 from ledger.engine.db import Database
 from providers.sandbox.engine import TrueInstance
 from tests.scenarios.chaos.proxy import LABEL
-from tests.scenarios.chaos.verdict import Evidence, judge
+from tests.scenarios.chaos.verdict import Evidence, LostPart, judge
 from tests.support.clock import SteppedClock
 from tests.support.world import checked_world
 
@@ -86,3 +86,22 @@ async def test_an_outage_of_the_cloud_or_of_every_process_excuses_a_late_end(wal
     later = (walked.rented.ended_at or walked.seen.now) + timedelta(seconds=100)
     true = [replace(walked.rented, ended_at=later)]
     assert "late" not in await walked.broken(true=true, away_s=lambda _cloud, _start, _end: 100.0)
+
+
+async def test_what_a_restored_copy_lacks_is_excused_and_what_is_bought_again_is_not(walked: Walked) -> None:
+    rented, label = walked.rented, next(iter(walked.seen.sent))
+    assert rented.ended_at is not None
+    before, after = rented.created_at - timedelta(seconds=9), rented.ended_at + timedelta(seconds=9)
+    whole = LostPart(before, 1.0, after, 9.0)
+    later = LostPart(after, 9.0, after, 9.0)
+    strange = replace(rented, name=str(rented.name).replace(label, "e2e1-aaaaaaaaaaaaaaaa-aa-aaaaaaaaaa"))
+    assert "without a row" in await walked.broken(true=[strange], lost=[later])
+    assert await walked.broken(true=[strange], lost=[whole]) == ""
+    assert "double" not in await walked.broken(sent={label: 2}, sent_s={label: 2.0}, lost=[whole])
+    assert "double" in await walked.broken(sent={label: 2}, lost=[later])
+    assert "double" in await walked.broken(sent={label: 3}, sent_s={label: 2.0}, lost=[whole])
+    assert "orphan" in await walked.broken(true=[replace(strange, ended_at=None)], lost=[whole])
+    async with walked.db.write() as tx:
+        await tx.execute(text("UPDATE instances SET outcome_code = 'lost'"))
+    assert "ended by mistake" not in await walked.broken(lost=[whole])
+    assert "ended by mistake" in await walked.broken(lost=[later])

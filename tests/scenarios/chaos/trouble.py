@@ -17,6 +17,7 @@ from sqlalchemy import make_url
 from tests.scenarios.chaos.place import Outages, Place, Replica, postmaster
 from tests.scenarios.chaos.programs import press
 from tests.scenarios.chaos.proxy import Point
+from tests.scenarios.chaos.way_back import WayBack
 from tests.scenarios.kills.commit_cuts import Way
 
 KINDS = ("search", "create", "list", "destroy", "other")
@@ -48,8 +49,8 @@ RETRY_AFTER_S = (None, 1, 3, 8)
 class Trouble:
     """Brings trouble until it is cancelled, each kind in its own rhythm."""
 
-    def __init__(self, place: Place, db_url: str, random: Random) -> None:
-        self._place, self._db_url, self._random = place, db_url, random
+    def __init__(self, place: Place, db_url: str, random: Random, back: WayBack) -> None:
+        self._place, self._db_url, self._random, self._back = place, db_url, random, back
 
     async def bring(self) -> None:
         """Run every kind beside each other. An error of one ends the run."""
@@ -66,6 +67,9 @@ class Trouble:
             group.create_task(self._again((30, 70), self.break_credit))
             group.create_task(self._again((15, 40), self.lose_contact))
             group.create_task(self._again((10, 30), self.refuse_creates))
+            group.create_task(self._again((15, 40), self._back.back_up))
+            group.create_task(self._again((30, 80), self._back.restore))
+            group.create_task(self._again((30, 90), self._back.start_previous))
             if self._place.cuts is not None:
                 group.create_task(self._again((2, 8), self._commit))
             if self._place.sockets is not None:
@@ -151,18 +155,22 @@ class Trouble:
         """Lock the file as another program would, or kill a backend, after which the whole server recovers."""
         if self._db_url.startswith("sqlite"):
             self._place.counts["ledger locked"] += 1
-            held = sqlite3.connect(str(make_url(self._db_url).database), timeout=1, isolation_level=None)
-            try:
-                with suppress(sqlite3.OperationalError):
-                    held.execute("BEGIN IMMEDIATE")
-                    await asyncio.sleep(self._random.uniform(*LOCK_S))
-            finally:
-                held.close()
+            async with self._place.ledger_lock:
+                await self._lock_file()
         else:
             self._place.counts["database crashed"] += 1
             main = postmaster(self._db_url)
             with suppress(ProcessLookupError, IndexError):
                 os.kill(self._random.choice(_children(main)), signal.SIGKILL)
+
+    async def _lock_file(self) -> None:
+        held = sqlite3.connect(str(make_url(self._db_url).database), timeout=1, isolation_level=None)
+        try:
+            with suppress(sqlite3.OperationalError):
+                held.execute("BEGIN IMMEDIATE")
+                await asyncio.sleep(self._random.uniform(*LOCK_S))
+        finally:
+            held.close()
 
     async def _commit(self) -> None:
         """Let a process lose its connection in the middle of a COMMIT."""

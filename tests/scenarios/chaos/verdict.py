@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -47,6 +47,28 @@ REQUESTS = "SELECT count(*) FROM requests WHERE kind = 'provision'"
 UNFINISHED = "SELECT count(*) FROM inbox WHERE state <> 'done'"
 
 
+@dataclass(frozen=True, slots=True)
+class LostPart:
+    """The part of the ledger that a restore took away: from its copy to the restore, also in monotonic seconds.
+
+    The page promises that nothing of it is bought again or ended early. It does not promise that the ledger knows it: a
+    machine of it is an orphan that an operator ends, and what ended in it counts as lost.
+    """
+
+    since: datetime
+    since_s: float
+    until: datetime
+    until_s: float
+
+    def has(self, at: datetime | None) -> bool:
+        """Whether it was then."""
+        return at is not None and self.since <= at <= self.until
+
+    def had_sent(self, at_s: float | None) -> bool:
+        """Whether a create that arrived then belongs to it."""
+        return at_s is not None and self.since_s <= at_s <= self.until_s
+
+
 @dataclass(frozen=True)
 class Evidence:
     """What the run saw from outside. `sent` counts the bot's own creates by label; outages are judged by `away_s`."""
@@ -64,6 +86,16 @@ class Evidence:
     sent_s: Mapping[str, float] = field(default_factory=dict)
     #: How many rentals people requested, each by one command however often it arrived; None: by other ways, too.
     commands: int | None = None
+    #: What restores took from the ledger.
+    lost: Sequence[LostPart] = ()
+
+    def had_sent(self, label: str) -> int:
+        """Return in how many lost parts the first create with this label may have been sent."""
+        return sum(part.had_sent(self.sent_s.get(label)) for part in self.lost)
+
+    def is_lost(self, item: TrueInstance) -> bool:
+        """Whether the ledger lacks the begin or the end of a machine."""
+        return any(part.has(item.created_at) or part.has(item.ended_at) for part in self.lost)
 
 
 @dataclass
@@ -81,7 +113,9 @@ async def judge(db: Database, seen: Evidence) -> Verdict:
     """Compare the ledger with the clouds' truth after everything came to rest."""
     verdict = Verdict()
     verdict.broken += [f"orphan: {item.cloud} {item.name} still runs" for item in seen.true if item.alive]
-    verdict.broken += [f"double: {label} was sent {n} times" for label, n in seen.sent.items() if n > 1]
+    # One that a lost part had sent may be refused there, and sent anew with the same number after a new approval.
+    doubles = {label: n for label, n in seen.sent.items() if n > 1 + seen.had_sent(label)}
+    verdict.broken += [f"double: {label} was sent {n} times" for label, n in doubles.items()]
     verdict.creates = sum(seen.sent.values())
     async with db.read() as tx:
         rows = (await tx.execute(text(INSTANCES))).mappings().all()
@@ -97,20 +131,27 @@ async def judge(db: Database, seen: Evidence) -> Verdict:
     verdict.broken += [f"spent without an approval: {label}" for label in {*unapproved, *_too_early(seen, tokens)}]
     verdict.broken += [f"acknowledged and lost: {words}" for key, words in seen.acknowledged.items() if key not in keys]
     verdict.broken += [f"{unfinished} acknowledged messages were never processed"] if unfinished else []
-    verdict.broken += [f"ended by mistake: {label} counted as lost" for label in lost_there]
-    verdict.broken += [f"given up while it could wait: {row['label']}, {row['outcome_code']}" for row in given_up]
+    gone = {found[0] for item in seen.true if seen.is_lost(item) and (found := LABEL.search(str(item.name)))}
+    verdict.broken += [f"ended by mistake: {label} counted as lost" for label in lost_there if label not in gone]
+    verdict.broken += [
+        f"given up while it could wait: {row['label']}, {row['outcome_code']}"
+        for row in given_up
+        if row["label"] not in gone
+    ]
     if seen.commands is not None and requests > seen.commands:
         verdict.broken.append(f"double: {requests} requests from {seen.commands} commands")
     known = {row["label"]: row for row in rows}
     for item in seen.true:
         found = LABEL.search(str(item.name))
         row = known.get(found[0]) if found else None
+        if row is None and any(part.has(item.created_at) for part in seen.lost):
+            continue
         if row is None:
             verdict.broken.append(f"rented without a row: {item.cloud} {item.name}")
         elif row["deadline"] is not None and item.ref == row["ref"]:
             _late(verdict, seen, item, _time(row["deadline"]))
     _kept_twice(verdict, seen.true)
-    _bills(verdict, seen.true, booked)
+    _bills(verdict, [item for item in seen.true if not seen.is_lost(item)], booked)
     return verdict
 
 
@@ -120,7 +161,10 @@ def _too_early(seen: Evidence, tokens: Mapping[str, str]) -> list[str]:
     for token, at_s in seen.clicked_s.items():
         request = tokens.get(token, "").removeprefix("req_")
         approved_s[request] = min(at_s, approved_s.get(request, at_s))
-    return [label for label, at_s in seen.sent_s.items() if approved_s.get(label.split("-")[1], at_s + 1) > at_s]
+    early = [label for label, at_s in seen.sent_s.items() if approved_s.get(label.split("-")[1], at_s + 1) > at_s]
+    there = {request.removeprefix("req_") for request in tokens.values()}
+    # A ledger that lacks a whole request does not know its buttons.
+    return [label for label in early if label.split("-")[1] in there or not seen.had_sent(label)]
 
 
 def _late(verdict: Verdict, seen: Evidence, item: TrueInstance, deadline: datetime) -> None:

@@ -21,6 +21,7 @@ from tests.scenarios.kills.failpoints import FAILPOINTS, Arm, Failpoint, Phase
 from tests.scenarios.kills.power import disk, missing
 from tests.scenarios.kills.power_walk import power_walk
 from tests.scenarios.kills.walk import Kill, Walk
+from tests.scenarios.kills.way_back import Back, WayBack, turns
 from tests.scenarios.processes.processes import Nursery, nursery
 from tests.support.databases import PostgresTemplate, copy_sqlite, memory_folder, migrated_sqlite, postgres_template
 from tests.support.stack import town
@@ -85,8 +86,13 @@ class Ground:
                 await walk.play()
                 return walk.killed
 
-    async def walk(self, cloud: str, plan: dict[Phase, Kill], aim: Aim) -> list[Kill]:
-        """Play one walk. Returns its kills. PostgreSQL is reached through the proxy that cuts COMMITs."""
+    async def walk(
+        self, cloud: str, plan: dict[Phase, Kill], aim: Aim, turn: tuple[Back, Phase] | None, ways: Counter[Back]
+    ) -> list[Kill]:
+        """Play one walk. Returns its kills. PostgreSQL is reached through the proxy that cuts COMMITs.
+
+        The `turn` says how operators go back in it; `ways` counts how often they did.
+        """
         async with AsyncExitStack() as stack:
             own = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=self.folder)))
             clone = self.server.clone() if self.server is not None else None
@@ -96,14 +102,18 @@ class Ground:
                 cut_url, cuts = await stack.enter_async_context(commit_cuts(url, own / "pg"))
                 aim.at(cuts)
                 place.environment = {**place.environment, "GPU_SHOPPER_DATABASE_URL": cut_url}
-            walk = Walk(place, plan, Arm(own / "dies-at"), own / "dies-at", aim)
+            back = WayBack(place, own, *turn) if turn is not None else None
+            walk = Walk(place, plan, Arm(own / "dies-at"), own / "dies-at", aim, back)
             await walk.play()
+            if back is not None and back.is_done:
+                ways[back.what] += 1
             return walk.killed
 
 
 def run(database: str, kills: int, cloud: str = "") -> int:
     """Walk until so many processes died. Returns how many walks broke an invariant or did not end."""
     rota, commits, broken, walks, failures, began_s = Rota(), CutRota(), 0, 0, 0, time.monotonic()
+    ways, turn = Counter[Back](), turns()
     has_power = database == "sqlite" and not missing()
     with ExitStack() as stack:
         folder = stack.enter_context(memory_folder()) or Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -116,22 +126,26 @@ def run(database: str, kills: int, cloud: str = "") -> int:
             where = cloud or CLOUDS[database][walks % len(CLOUDS[database])]
             # Every second pair of walks, so that each cloud has its turn.
             fails = has_power and walks // len(CLOUDS[database]) % 2 == 1
+            going = None if fails else next(turn)
             try:
-                killed = asyncio.run(ground.powered(where, plan) if fails else ground.walk(where, plan, aim))
+                killed = asyncio.run(
+                    ground.powered(where, plan) if fails else ground.walk(where, plan, aim, going, ways)
+                )
                 failures += len(killed) if fails else 0
             except (AssertionError, TimeoutError) as error:
                 broken += 1
                 killed = []
                 planned = ", ".join(map(str, [*plan.values(), *(made for _, made in aim.made)]))
-                _say(
-                    f"{database} {where} {planned}{', without power' if fails else ''}: {type(error).__name__}: {error}"
-                )
+                how = ", without power" if fails else f", {' after '.join(going)}" if going is not None else ""
+                _say(f"{database} {where} {planned}{how}: {type(error).__name__}: {error}")
             rota.learn(plan, killed)
             commits.learn(aim)
             walks += 1
             if walks % 10 == 0:
                 _say(f"{_counted(database, rota, commits)} in {walks} walks, {time.monotonic() - began_s:.0f} s")
     _say(f"\n{_counted(database, rota, commits)} in {walks} walks, {broken} broken\n{rota.table()}")
+    if ways:
+        _say("\n" + ", ".join(f"{what}: {number}" for what, number in ways.items()))
     if failures:
         _say(f"\nWith {failures} of these kills the power failed.")
     if commits.cuts:

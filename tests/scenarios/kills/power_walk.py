@@ -61,8 +61,6 @@ class PowerWalk(Walk):
     flushes: bool = field(default=True, kw_only=True)
     failures: int = 0
     program: Program | None = None
-    #: Nobody reads the ledger while its disk is away.
-    _reading: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def play(self) -> None:
         """Walk to the end, and find everything there that was acknowledged to the program."""
@@ -87,10 +85,6 @@ class PowerWalk(Walk):
         lost += sorted(program.kept - there) if program is not None else []
         lost += [one for one in map(str, place.creates) if not any(row.label in one for row in books.instances)]
         assert not lost, f"the power failed, and lost are {lost}"
-
-    async def books(self) -> Books:
-        async with self._reading:
-            return await super().books()
 
     def fork(self) -> Served:
         place = self.place
@@ -122,7 +116,7 @@ class PowerWalk(Walk):
             code = await super().bury()
             self.disk.start_again()
             place.db = Database(url)
-            await self._nothing_is_lost(await super().books())
+            await self._nothing_is_lost(await place.books())
         return code
 
 

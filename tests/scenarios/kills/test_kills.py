@@ -14,6 +14,7 @@ from tests.scenarios.kills.commit_cuts import Way, commit_cuts
 from tests.scenarios.kills.cuts import Aim, Cut
 from tests.scenarios.kills.failpoints import FAILPOINTS, ROOT, Arm, Failpoint, Phase, install
 from tests.scenarios.kills.walk import Kill, Walk
+from tests.scenarios.kills.way_back import TURNS, Back, WayBack
 from tests.scenarios.processes.processes import nursery
 from tests.support.databases import PostgresTemplate
 from tests.support.stack import town
@@ -31,6 +32,18 @@ async def test_a_kill_in_each_phase_loses_nothing(db_url: str, tmp_path: Path) -
             walk = Walk(place, plan, Arm(tmp_path / "dies-at"), tmp_path / "dies-at")
             await walk.play()
     assert {one.point.phase for one in walk.killed} >= {Phase.ASK, Phase.APPROVE, Phase.EXTEND, Phase.END}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("turn", [turn for turn in TURNS if turn is not None and turn[1] is not Phase.EXTEND], ids=str)
+async def test_operators_go_back_after_a_kill(db_url: str, tmp_path: Path, turn: tuple[Back, Phase]) -> None:
+    plan = {one.phase: Kill(one, 1) for one in reversed(FAILPOINTS) if one.phase in (turn[1], Phase.RECOVER)}
+    with nursery() as parent:
+        async with town(db_url, tmp_path, parent, "vast") as place:
+            back = WayBack(place, tmp_path, *turn)
+            await Walk(place, plan, Arm(tmp_path / "dies-at"), tmp_path / "dies-at", back=back).play()
+    assert back.is_done
 
 
 @pytest.mark.slow

@@ -15,6 +15,7 @@ from ledger.kernel.states import InboxState, InstanceState, NotificationState, R
 from ledger.queries.audit import Books
 from tests.scenarios.kills.cuts import Aim
 from tests.scenarios.kills.failpoints import Arm, Failpoint, Phase
+from tests.scenarios.kills.way_back import WayBack
 from tests.scenarios.processes.processes import Served, fork
 from tests.support.stack import DOWN_S, LONG_DOWN_S, LOOK_S, Town
 
@@ -47,6 +48,8 @@ class Walk:
     arm_path: Path
     #: Which COMMITs lose their connections, where the processes reach PostgreSQL through the proxy.
     aim: Aim = field(default_factory=lambda: Aim({}))
+    #: How operators go back once, if they do.
+    back: WayBack | None = None
     #: The failpoints at which a process died, with the number of the await.
     killed: list[Kill] = field(default_factory=list)
     #: The invariant that does not count: of a machine that started while nobody looked, the ledger knows only roughly
@@ -54,6 +57,9 @@ class Walk:
     _but: str = ""
     _armed: Kill | None = None
     _up: asyncio.Event = field(default_factory=asyncio.Event)
+    _accepting: asyncio.Task[None] | None = None
+    #: Nobody reads the ledger while it is away.
+    _reading: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def play(self) -> None:
         """Walk to the end. AssertionError when an invariant is broken, TimeoutError when something never happens."""
@@ -62,6 +68,7 @@ class Walk:
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
+            tasks += [self._accepting] if self._accepting is not None else []
             for task in tasks:
                 task.cancel()
             ends = await asyncio.gather(*tasks, return_exceptions=True)
@@ -77,12 +84,16 @@ class Walk:
         await self._phase(Phase.END, self._end, lambda books: all(one.state in OPEN for one in books.sessions))
         self.arm.clear()
         self.aim.phase(None)
+        if self.back is not None:
+            await self.back.check()
         await self.place.comes_to_rest(creates=len(self.place.creates), but=self._but, limit_s=LIMIT_S)
 
     async def _phase(
         self, phase: Phase, act: Callable[[Books], Awaitable[ActionResult | None]], is_done: Callable[[Books], object]
     ) -> None:
         """Kill once while people wait for something, and let them insist until it is so."""
+        if self.back is not None:
+            await self.back.begin(phase)
         self._arm(phase)
         self.aim.phase(phase)
         try:
@@ -91,6 +102,8 @@ class Walk:
                     await self._up.wait()
                     await self._try(act)
                     await self._wait(is_done)
+                if self._accepting is not None:
+                    await self._accepting
         except TimeoutError:
             raise TimeoutError(f"{phase} never came to its end: {await self._states()}") from None
         self.arm.clear()
@@ -107,11 +120,11 @@ class Walk:
         books = await self.books()
         if any(row.state is InboxState.NEW for row in books.inbox):
             return  # It came through, though the person was not told.
-        before = {row.key for row in books.inbox}
+        before, is_back = {row.key for row in books.inbox}, self._is_back
         outcome = await act(books)
         if outcome is not None and outcome.ok and outcome.response.get("text") not in NOT_TAKEN:
             new = {row.key for row in (await self.books()).inbox} - before
-            assert new, "it was acknowledged before it was on disk"
+            assert new or self._is_back != is_back, "it was acknowledged before it was on disk"
             self.place.acknowledged |= new
 
     async def _wait(self, is_done: Callable[[Books], object]) -> None:
@@ -157,9 +170,15 @@ class Walk:
         if self._armed is not None:
             self.arm.set(*self._armed)
 
+    @property
+    def _is_back(self) -> bool:
+        """Whether an older copy is in the ledger's place, which lacks what was acknowledged since."""
+        return self.back is not None and self.back.is_done
+
     async def books(self) -> Books:
         """Read the ledger."""
-        return await self.place.books()
+        async with self._reading:
+            return await self.place.books()
 
     def fork(self) -> Served:
         """Start a process."""
@@ -207,6 +226,7 @@ class Walk:
             self._armed = self.plan.get(Phase.RECOVER) if armed.point.phase is not Phase.RECOVER else None
             self.arm.clear()
             self.place.clock.travel(await self._down_s())
+            await self._go_back(armed.point.phase)
             self.aim.phase(Phase.RECOVER)
             if self._armed is not None:
                 self.arm.set(*self._armed)
@@ -215,6 +235,14 @@ class Walk:
             except TimeoutError:
                 if self._armed is None or not self.is_down():
                     raise  # Otherwise it died before it served, which the next look counts.
+
+    async def _go_back(self, phase: Phase) -> None:
+        if self.back is None:
+            return
+        await self.back.after_death(phase, self._reading)
+        if self.back.is_older and self._accepting is None:
+            self._but = BILL
+            self._accepting = asyncio.create_task(self.back.accept(self.books))
 
 
 def _runs(books: Books) -> bool:

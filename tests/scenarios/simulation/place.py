@@ -51,6 +51,7 @@ from tests.scenarios.simulation.process import Door, Interrupted, Process, settl
 from tests.scenarios.simulation.reach import NumberedPorts, NumberedReach
 from tests.scenarios.simulation.swarm import CLOUDS, Profile, draw
 from tests.scenarios.simulation.troubles.checkins import CHECKIN_S, LOOKED_AT_S, CheckIns
+from tests.scenarios.simulation.troubles.ends_only import EndsOnly
 from tests.scenarios.simulation.troubles.kinds import ABOUT_AGENTS, Kind, Stretch, Troubles
 from tests.scenarios.simulation.troubles.kinds import draw as draw_troubles
 from tests.scenarios.simulation.troubles.restored import Restored
@@ -108,8 +109,10 @@ class Place(Agenda, Truth):
     steps: int = 0
     #: The one restore of an older copy that a seed may have.
     restored: Restored | None = None
-    #: Whether that restore, or what operators do about it, is still to come.
-    is_expecting: bool = False
+    #: When the previous release ran on the ledger, if it did.
+    ends_only: EndsOnly | None = None
+    #: The troubles that are still to come, or of which operators have still to do something.
+    expected: set[str] = field(default_factory=set)
     _made: Any = field(default_factory=count)
     _late: set[asyncio.Task[Any]] = field(default_factory=set)
 
@@ -274,13 +277,17 @@ class Place(Agenda, Truth):
         with suppress(Interrupted):
             await process.do(check_at_start(process.life.ctx, copy, name))
 
-    async def kill_all(self) -> None:
-        """Kill every process at once; nobody reads the ledger any more."""
-        dead, self.processes = self.processes, []
+    async def kill(self, *dead: Process) -> None:
+        """Kill these processes at once."""
+        self.processes = [one for one in self.processes if one not in dead]
         for one in dead:
             one.cut()
             await one.bury()
         self.kills += len(dead)
+
+    async def kill_all(self) -> None:
+        """Kill every process at once; nobody reads the ledger any more."""
+        await self.kill(*self.processes)
         await self.ledger.close()
         del self.ledger
 
@@ -311,6 +318,8 @@ class Place(Agenda, Truth):
         if found and self.restored is not None:
             labels = {row.id: row.label for row in (await self.books()).instances}
             found = [one for one in found if not self.restored.explains(one, self.engine.creates, labels, self.now)]
+        if self.ends_only is not None:
+            found = [one for one in found if not self.ends_only.explains(one, self.now)]
         return [str(one) for one in found if one.rule != REPLACED and (healed or not self._was_hidden(one))]
 
     def _was_hidden(self, one: invariants.Violation) -> bool:

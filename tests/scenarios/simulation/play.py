@@ -25,7 +25,8 @@ from tests.scenarios.month.faults import FACTORS
 from tests.scenarios.simulation.loop import SimulatedClock, VirtualLoop
 from tests.scenarios.simulation.people import People
 from tests.scenarios.simulation.place import Place, place
-from tests.scenarios.simulation.troubles import bringing, keeping, restored, restoring
+from tests.scenarios.simulation.troubles import bringing, ends_only, keeping, previous_release, restored, restoring
+from tests.scenarios.simulation.troubles.watchdogs import Watchdogs
 from tests.support.databases import copy_sqlite
 
 TROUBLE_S, REST_S, REST_STEP_S = 2700.0, 16_200.0, 1800.0
@@ -92,7 +93,9 @@ async def _play(seed: int, url: str, clock: SimulatedClock, every: int) -> Outco
         people.plan()
         _trouble(here)
         bringing.plan(here)
-        restoring.plan(here)
+        watchdogs = Watchdogs(here)
+        restoring.plan(here, watchdogs)
+        previous_release.plan(here, watchdogs)
         end = here.now + timedelta(seconds=TROUBLE_S)
         while here.now < end and not here.violations:
             await here.run(end, steps=every)
@@ -105,6 +108,9 @@ async def _play(seed: int, url: str, clock: SimulatedClock, every: int) -> Outco
             here.violations += here.bill_differences(books) + here.broken_promises(books)
             here.violations += keeping.broken(keeping.Seen(here, here.troubles, here.now), books)
             here.violations += restored.broken(here.restored, here, here.troubles, books)
+            here.violations += ends_only.broken(
+                here.ends_only, here, here.troubles, books, is_restored=here.restored is not None
+            )
         sessions = here.rented
         return Outcome(
             seed, here.violations, digest(books), here.history, here.kills, sessions, here.steps, journal(books)
@@ -118,7 +124,7 @@ async def _rest(here: Place) -> None:
     end = here.now + timedelta(seconds=REST_S)
     while here.now < end and not here.violations:
         await here.run(here.now + timedelta(seconds=REST_STEP_S))
-        if not here.alive() and not here.is_expecting and not await here.check(healed=True):
+        if not here.alive() and not here.expected and not await here.check(healed=True):
             break
         here.violations += await here.check()
     else:

@@ -20,6 +20,7 @@ pytestmark = pytest.mark.usefixtures("cleaned_up")
 SEEDS = (
     4,  # A process is killed, and several clouds refuse, lose and delay calls.
     5050,  # An older copy of the ledger is restored, and an operator adopts a machine that it lacks.
+    4014,  # The previous release starts a moment after a kill, can't use the schema, and ends what is due.
 )
 
 

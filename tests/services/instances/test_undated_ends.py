@@ -11,6 +11,7 @@ import pytest
 from bot.rules.billing.true_up import SETTLED
 from bot.services.billing import bill_confirmation, true_up
 from bot.services.instances import reconcile, termination
+from bot.services.instances.blind_time import last_worked, worked_by_listing
 from bot.services.runtime.clock_guard import CONFIRM_S, GuardedClock
 from ledger.kernel.states import InstanceState
 from providers.contract import Provider
@@ -224,3 +225,47 @@ async def test_what_failed_just_before_its_end_was_ordered_has_a_range_from_then
     assert row.state is InstanceState.GONE
     low_usd, high_usd = known(w, row)
     assert low_usd <= w.bill() <= high_usd
+
+
+@pytest.mark.parametrize("status", ["running", "offline"])
+async def test_a_call_without_a_reply_is_no_evidence_once_its_cloud_shows_that_the_instance_runs(
+    bare: World, status: str
+) -> None:
+    """An instance that is offline may have been ended by the call, which its cloud carries out slowly."""
+    w = bare
+    await ordered_late(w, "lambda", retried=False)
+    called_at = w.clock.now()
+    await later(w, 20, "lambda")
+    assert (await only(w)).terminate_called_at == called_at  # Its listings may lag for so long.
+    if status == "offline":
+        w.clouds["lambda"].disturb(str((await only(w)).ref), "preempted")
+    await later(w, 1800, "lambda")
+    row = await only(w)
+    if status == "offline":
+        assert row.terminate_called_at == called_at
+        return
+    assert (row.terminate_called_at, row.terminate_acked_at) == (None, None)
+    lose(w, row)
+    await later(w, 40, "lambda")
+    gone_at = w.clock.now()
+    for _ in range(3):
+        await later(w, 40, "lambda")
+    row = await only(w)
+    assert (row.state, row.ended_at) == (InstanceState.GONE, gone_at)
+    assert row.latest_end_at is not None
+    assert gone_at < row.latest_end_at <= w.clock.now()
+    assert abs(await off(w)) <= w.bill() / 20
+    low_usd, high_usd = known(w, row)
+    assert low_usd < w.bill() <= high_usd
+
+
+async def test_a_stored_trouble_is_the_last_sign_of_work(bare: World) -> None:
+    """A row of an earlier release has the trouble alone. Nothing later becomes its last sign of work."""
+    w = bare
+    await in_use(w)
+    row, at = await only(w), w.clock.now()
+    w.ctx.listed_at.clear()
+    assert (await worked_by_listing(w.ctx, row, None, {}, at)).keys() == {"worked_at"}
+    row.trouble_at, row.terminate_asked_at = at - timedelta(minutes=10), at
+    assert await worked_by_listing(w.ctx, row, None, {}, at) == {}
+    assert await last_worked(w.ctx, row, at, at - timedelta(hours=1)) == {}

@@ -14,11 +14,12 @@ import pytest
 from bot.services.runtime import epoch as epoch_module
 from bot.services.runtime.clock_guard import GuardedClock, clock_problem
 from bot.services.runtime.epoch import Epoch
-from ledger.queries.ends import note_replica
+from bot.services.sessions.end_watchdog import EndWatchdog
+from ledger.queries.ends import forget_replica, note_replica
 from providers.contract import NotSeen, ObservedInstance, Provider
 from tests.services.runtime.test_epoch import HungDisk
 from tests.services.sessions.test_end_watchdog import db, watched
-from tests.services.sessions.watchdog import Watched
+from tests.services.sessions.watchdog import OPERATORS, Watched
 from tests.support.clock import MachineClock
 from tests.support.proxy_provider import InFront
 
@@ -72,11 +73,16 @@ async def test_beside_another_replica_nothing_ends_from_the_copy_before_two_page
     assert w.alive() == []
 
 
-async def test_a_copy_whose_ledger_nobody_watched_waits_for_two_pages_or_for_the_others(watched: Watched) -> None:
+async def test_after_a_replica_that_worked_and_stopped_the_copy_waits_for_two_pages_or_for_the_others(
+    watched: Watched,
+) -> None:
     w, dog = watched.w, watched.dog
     await w.running()
     await dog.look()
     dog.refused = "the ledger has another schema"
+    w.clock.advance(60)
+    await another_writes(watched)
+    await forget_replica_named(watched, "another")
     await watched.to_the_end()
     await watched.look()
     w.clock.advance(w.ctx.timing.recovery_page_s - 60)
@@ -91,6 +97,55 @@ async def test_a_copy_whose_ledger_nobody_watched_waits_for_two_pages_or_for_the
     await watched.look()
     assert w.alive() == []
     assert "Ends come from the copy from now on" in watched.pages[1]
+
+
+async def forget_replica_named(watched: Watched, name: str) -> None:
+    """A replica stops of its own accord."""
+    async with watched.w.ctx.db.write() as tx:
+        await forget_replica(tx, name)
+
+
+@pytest.mark.parametrize("is_signed_off", [True, False], ids=["stopped", "killed"])
+async def test_the_process_that_made_the_copy_is_not_another_one_also_hours_later(
+    watched: Watched, is_signed_off: bool
+) -> None:
+    """Its own mark is there when the next process starts, and that of one before it; nobody has worked since."""
+    w, dog = watched.w, watched.dog
+    await w.running(hours=Decimal(2))
+    await another_writes(watched)
+    w.clock.advance(61)
+    await dog.look()
+    w.clock.advance(4)
+    assert await dog.probe()
+    if is_signed_off:
+        await forget_replica_named(watched, dog.me)
+    for later_s in (2, 3600):  # A start a moment later, and one that is killed; then one more.
+        w.clock.advance(later_s)
+        dog = watched.dog = EndWatchdog(dog.ctx, dog.path, f"next-{later_s}", watched.say, watched.others, OPERATORS)
+        dog.refused = "the ledger has another schema"
+        await watched.look()
+        assert (len(w.alive()), watched.pages) == (1, [])
+    await watched.to_the_end()
+    await watched.look()
+    assert w.alive() == []
+    assert ["at its approved end, from its copy" in page for page in watched.pages] == [True]
+
+
+async def test_a_clock_that_no_cloud_has_confirmed_raises_no_doubt_about_the_copy(watched: Watched) -> None:
+    """To a clock a day behind, every mark is of now, also that of a replica that has died."""
+    w, dog = watched.w, watched.dog
+    await w.running(candidates=("vast",))
+    await another_writes(watched)
+    w.clock.advance(120)
+    await dog.look()
+    assert await dog.probe()
+    machine = MachineClock(w.clock)
+    machine.off = timedelta(days=-1)
+    dog = watched.dog = EndWatchdog(dog.ctx, dog.path, "next", watched.say, watched.others, OPERATORS)
+    dog.refused = "the ledger has another schema"
+    dog.ctx.clock = GuardedClock(machine, confirm_s=60.0)
+    await watched.look()
+    assert watched.pages == []
 
 
 async def another_writes(watched: Watched) -> None:

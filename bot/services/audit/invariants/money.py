@@ -61,8 +61,9 @@ def _budgets(books: Books, bill_steps_s: Mapping[str, int]) -> Iterator[Violatio
     spent: defaultdict[str, Decimal] = defaultdict(Decimal)
     for entry in books.entries:
         # What a cloud charged beyond its own price was not approved by anybody, so it is not counted.
-        # A change of the rate within an hour corrects an hour that was booked at one rate.
-        is_ours = entry.kind != EntryKind.TRUE_UP or "/gpu/rate-" in entry.key
+        # A change of the rate within an hour corrects an hour that was booked at one rate, and an end that became known
+        # later gives back what was booked behind it.
+        is_ours = entry.kind != EntryKind.TRUE_UP or "/gpu/rate-" in entry.key or "/behind-" in entry.key
         # What an orphan cost before it was adopted is a loss, and its approval counts from then on.
         if entry.kind in SPENT and entry.kind != EntryKind.LOSS and is_ours and entry.session_id:
             spent[entry.session_id] += _signed(entry)

@@ -6,10 +6,11 @@ from datetime import timedelta
 from decimal import Decimal
 from urllib.parse import quote
 
+from bot.rules.billing.end_times import KnownEnd
 from bot.rules.checkpoints.verification import NOTHING_PROTECTS
 from bot.rules.instances.checked_gpus import checked_gpus
 from bot.rules.values.job_text import machine
-from bot.rules.values.phrases import hours, rate, unreconciled
+from bot.rules.values.phrases import hours, rate, unreconciled, unsure_end
 from bot.services.nodes.connection import known_hosts, ssh_command
 from bot.services.nodes.ports import AskedPort, ports_of
 from bot.slack.blocks.elements import (
@@ -178,10 +179,12 @@ def ended(
     cost_usd: Decimal,
     able: Capabilities | None = None,
     between: tuple[Decimal, Decimal] | None = None,
+    end: KnownEnd | None = None,
 ) -> Message:
     """Say that the session ended, why, and its cost: dollars, or hours of the quota at a free cloud.
 
-    `between` is the least and most that it can have cost where the cloud never reports it.
+    `between` is the least and most that it can have cost where the cloud never reports it; `end` is when its machine
+    ended, where nobody saw that.
     """
     session = view.session
     failed = session.state is SessionState.FAILED
@@ -193,9 +196,17 @@ def ended(
     if able is not None and able.free:
         cost = _free_hours(view.instance)
     text = f"{':x:' if failed else ':checkered_flag:'} Your *{what(session)}* {verb}.{why} {cost}"
+    text += unsure(view.instance, end)
     text += _page(view.instance, able)
     at = [context(f"Ended {when(session.ended_at)} · session {code(session.short_id)}")] if session.ended_at else []
     return Message(text, (section(text), *at))
+
+
+def unsure(row: Instance | None, end: KnownEnd | None) -> str:
+    """Say when a machine ended that nobody saw end, after a space; "" where that is known."""
+    if row is None or end is None:
+        return ""
+    return " " + unsure_end(when(end.likely), when(end.earliest), when(end.latest), row.unsettled_usd)
 
 
 def _page(row: Instance | None, able: Capabilities | None) -> str:

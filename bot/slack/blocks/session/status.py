@@ -6,6 +6,7 @@ from datetime import datetime
 from decimal import Decimal
 
 from bot.rules.access.sight import Sight
+from bot.rules.billing.end_times import KnownEnd
 from bot.rules.instances.checked_gpus import checked_gpus
 from bot.rules.nodes.authorized_keys import fingerprint
 from bot.rules.nodes.host_keys import confirmation
@@ -49,18 +50,21 @@ def status(
     command: str = "/gpu",
     can_end: bool = True,
     between: tuple[Decimal, Decimal] | None = None,
+    end: KnownEnd | None = None,
 ) -> Message:
     """Show a session in at most 40 words, with *Details* for the rest; before it exists, its request as briefly.
 
     `sight` says how much the reader sees; to its owner (`mine`) it also shows the button that ends it.
     `can_end`: whether its cloud has a call that ends it. `between`: the least and
-    most that it can have cost where the cloud never reports it. `command` is the slash command.
+    most that it can have cost where the cloud never reports it. `end`: when its machine ended, where nobody saw that.
+    `command` is the slash command.
     """
     view = found.session
     if view is None:
         return _before_a_session(found.request, policy, facts)
     session, row = view.session, view.instance
     lines = [_headline(view, now), *_amounts(view, facts.cost_usd, between)]
+    lines += [unsure.strip()] if (unsure := session_ready_and_ended.unsure(row, end)) else []
     lost = lost_machine(view)
     lines += [f":warning: {safe(lost, 600)}"] if lost else []
     if row is not None and _reachable(view):

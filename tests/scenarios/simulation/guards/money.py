@@ -8,6 +8,7 @@ RECONCILE, TRUE_UP = "bot.services.instances.reconcile", "bot.services.billing.t
 TRANSITIONS, FAILOVER = "bot.services.instances.transitions", "bot.services.instances.failover"
 BOOTS, POWER = "tests/scenarios/faults/test_boots.py", "tests/services/instances/test_power.py"
 METERING, ENDS = "tests/services/billing/test_metering.py", "tests/scenarios/faults/test_ends.py"
+UNDATED, UNSETTLED = "tests/services/instances/test_undated_ends.py", "tests/services/billing/test_unsettled.py"
 TRIGGERS, TRIGGERED = "migrations.baseline.triggers", "tests/ledger/engine/test_triggers.py"
 TRANSFERS, TRANSFER = "tests/services/sessions/test_transfer.py", "bot.services.sessions.transfer"
 AUTHORITY = "tests/services/approvals/test_authority.py"
@@ -15,6 +16,42 @@ AUDITED = "tests/services/audit/test_authority_invariants.py"
 HOLDS = "tests/services/checkpoints/test_verification.py"
 
 _BOOKED = (
+    Guard(
+        "a listing takes back a call without a reply",
+        Law.BOOKED,
+        (
+            Edit(
+                RECONCILE,
+                "(row.terminate_called_at if item.status is InstanceStatus.RUNNING else None)",
+                "None",
+            ),
+        ),
+        test=f"{UNDATED}::test_a_call_without_a_reply_is_no_evidence_once_its_cloud_shows_that_the_instance_runs",
+    ),
+    Guard(
+        "what is booked behind the end is given back",
+        Law.BOOKED,
+        (
+            Edit(
+                "bot.services.billing.last_use",
+                "*(_given_back(row, one) for one in surplus(booked, spans).values())",
+                "",
+            ),
+        ),
+        test=f"{UNSETTLED}::test_the_likely_end_is_booked_and_the_latest_one_is_held",
+    ),
+    Guard(
+        "budgets hold the latest end",
+        Law.DECISION,
+        (
+            Edit(
+                "bot.services.budgets.enforcement",
+                "reserved_usd, spent_usd = open_usd + unsettled[since], await",
+                "reserved_usd, spent_usd = open_usd, await",
+            ),
+        ),
+        test=f"{UNSETTLED}::test_the_likely_end_is_booked_and_the_latest_one_is_held",
+    ),
     Guard(
         "one entry for one hour",
         Law.BOOKED,
@@ -68,7 +105,9 @@ _BOOKED = (
         "a bill corrects only what the approved rate explains",
         Law.BOOKED,
         (
-            Edit(TRUE_UP, "        if one.differences and not one.above:", "        if one.differences:"),
+            Edit(
+                TRUE_UP, "        if (one.differences or one.settles) and not one.above:", "        if one.differences:"
+            ),
             Edit(TRUE_UP, "    return 0 if fresh.above else await", "    return await"),
         ),
         test="tests/services/billing/test_bills_by_day.py::test_more_than_the_approved_rate_is_booked_only_by_a_person",

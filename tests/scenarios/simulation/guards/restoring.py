@@ -216,11 +216,36 @@ _OF_STARTS = (
         (
             Edit(
                 "bot.services.sessions.copy_use",
-                "            if others or alone_at is None or now - alone_at > ALIVE:",
-                "            if False:",
+                "        return mark.at > copy.read_at - MARKED or (not mark.has_stopped and mark.at >= now - ALIVE)",
+                "        return False",
             ),
         ),
-        test=f"{ENDS_ONLY}::test_a_copy_whose_ledger_nobody_watched_waits_for_two_pages_or_for_the_others",
+        test=f"{ENDS_ONLY}"
+        "::test_after_a_replica_that_worked_and_stopped_the_copy_waits_for_two_pages_or_for_the_others",
+    ),
+    Guard(
+        "who made the copy is not another replica",
+        Law.WITHOUT_LEDGER,
+        (
+            Edit(
+                "bot.services.sessions.copy_use",
+                "            return mark.at > copy.read_at + MAKER",
+                "            return True",
+            ),
+        ),
+        test=f"{ENDS_ONLY}::test_the_process_that_made_the_copy_is_not_another_one_also_hours_later",
+    ),
+    Guard(
+        "no doubt by an unconfirmed clock",
+        Law.CLOCK,
+        (
+            Edit(
+                "bot.services.sessions.copy_use",
+                "        now = approved_now(ctx.clock)",
+                "        now = ctx.clock.now()",
+            ),
+        ),
+        test=f"{ENDS_ONLY}::test_a_clock_that_no_cloud_has_confirmed_raises_no_doubt_about_the_copy",
     ),
     Guard(
         "a disk that hangs delays no end",

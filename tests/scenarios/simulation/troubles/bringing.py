@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -18,6 +19,8 @@ ABOUT_MACHINES = frozenset({Kind.CREDIT, Kind.OFFLINE})
 #: How often somebody looks whether a machine is in use, and new agents are told what the others were.
 AGAIN_S = 60.0
 BUSY = 93.0
+#: A cloud that terminates what is not paid does so within this time.
+ENDS_WITHIN = timedelta(seconds=5)
 
 
 def plan(here: Place) -> None:
@@ -60,10 +63,14 @@ def _credit(here: Place, coming: Planned) -> Undo:
     cloud.disturb("", gone)
     after = set(_running(here, coming.cloud))
     stopped = [ref for ref in before if ref in {one.ref for one in cloud.instances() if one.alive} - after]
-    begun = troubles.begin(coming.kind, coming.cloud, stopped, here.now)
+    began_at = here.now
+    begun = troubles.begin(coming.kind, coming.cloud, stopped, began_at)
 
     def undo() -> None:
         cloud.disturb("", back)
+        for machine in cloud.instances():
+            if machine.ref in before and machine.ended_at is not None and machine.ended_at - began_at < ENDS_WITHIN:
+                troubles.disturbed.add((coming.cloud, machine.ref))
         troubles.end(begun, here.now)
 
     return undo

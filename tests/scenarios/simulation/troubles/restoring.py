@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
-from contextlib import closing, suppress
-from dataclasses import dataclass, field, replace
+from contextlib import closing
+from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
@@ -23,8 +23,6 @@ from bot.services.runtime import ends_copy, recovery_mode
 from bot.services.runtime.commands import Reply
 from bot.services.runtime.epoch import NAME as EPOCH
 from bot.services.runtime.older_ledger import SUBJECT
-from bot.services.sessions.end_watchdog import EndWatchdog
-from ledger.engine.db import Database
 from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.states import OrphanState
 from ledger.models import Orphan
@@ -32,10 +30,12 @@ from ledger.queries.audit import read_books
 from ledger.queries.orphans import every_orphan
 from ledger.queries.recovery.older import older_mark
 from tests.scenarios.simulation.place import APPROVERS, Place
-from tests.scenarios.simulation.process import Interrupted, Process
 from tests.scenarios.simulation.troubles.restored import Records, Restored
+from tests.scenarios.simulation.troubles.watchdogs import WATCHES_S, Watchdogs
 from tests.support.world import CHANNEL, World, facts
 
+#: Its name among what a seed expects.
+RESTORE = "restore"
 #: Of 100 seeds, so many restore a copy; of 3 of them, one does so after the other faults have ended, hours later.
 RESTORED = 25.0
 AT_S, LATE_S = (600.0, 2600.0), (2700.0, 6000.0)
@@ -46,9 +46,6 @@ DOWN_S = (0.0, 5.0, 60.0, 600.0)
 #: When an operator answers the page, and how often they look. Some are asked twice before that.
 ANSWERED_S = (60.0, 2700.0)
 LOOKS_S, SELDOM_S = 120.0, 600.0
-#: A real end watchdog looks every five seconds, which would cost most of a seed. It is stepped while it matters: right
-#: before the kill, and until its orders are recorded.
-WATCHES_S = 60.0
 #: How often an operator tries to adopt an orphan before it is condemned, and of 100 how many are condemned at once.
 TRIES, UNWANTED = 3, 30.0
 ADOPTED_H = (Decimal("0.25"), Decimal("0.5"))
@@ -56,28 +53,28 @@ OPERATOR = Actor(ActorKind.OPERATOR, "ada")
 OWNER, DECIDER = Actor(ActorKind.SLACK, "UALICE", "T1"), Actor(ActorKind.SLACK, APPROVERS[0], "T1")
 
 
-def plan(here: Place) -> None:
+def plan(here: Place, watchdogs: Watchdogs) -> None:
     """Put the seed's restore on the agenda, if it has one. It has a stream of its own: other seeds stay as they are."""
     random = Random(f"{here.seed} restore")
     if random.uniform(0, 100) >= RESTORED:
         return
     at_s = random.uniform(*(LATE_S if random.randrange(3) == 0 else AT_S))
     copied_s = at_s - random.uniform(YOUNGEST_S, at_s)
-    restore = Restore(here, random, random.choice(LEFT), here.folder / "copy.db")
-    here.is_expecting = True
+    restore = Restore(here, random, watchdogs, random.choice(LEFT), here.folder / "copy.db")
+    here.expected.add(RESTORE)
     here.after(copied_s, restore.copy)
     here.after(at_s, restore.restore)
 
 
 @dataclass
 class Restore:
-    """One restore: the copy, what was lost, the watchdogs of the processes that came after, and the operator."""
+    """One restore: the copy, what was lost, the watchdogs of the processes, and the operator."""
 
     here: Place
     random: Random
+    watchdogs: Watchdogs
     records: Records
     path: Path
-    dogs: dict[Process, EndWatchdog] = field(default_factory=dict)
     tries: dict[str, int] = field(default_factory=dict)
 
     async def copy(self) -> None:
@@ -89,8 +86,9 @@ class Restore:
     async def restore(self) -> None:
         """Kill everybody, put the copy in the ledger's place, and start again."""
         here = self.here
-        if not await self._watch():
-            here.after(WATCHES_S / 2, self.restore)  # The records are those of a process that worked.
+        if self.watchdogs.refused or not await self.watchdogs.look_of_one():
+            # The records are those of a process that worked, and nobody restores under one that runs.
+            here.after(WATCHES_S / 2, self.restore)
             return
         lost = await here.books()
         await here.kill_all()
@@ -106,32 +104,8 @@ class Restore:
         down_s = self.random.choice(DOWN_S)
         for number, machine in enumerate(here.machines):
             here.after(down_s, partial(here.start, number, machine))
-        here.after(down_s, self.watch)
+        here.after(down_s, self.watchdogs.watch)
         here.after(down_s + self.random.uniform(*ANSWERED_S), self.answer)
-
-    # ── the end watchdog ─────────────────────────────────────────────────────────────────────────
-
-    async def watch(self) -> None:
-        """Let the end watchdog look while the ledger is older, and until what it sent is recorded."""
-        await self._watch()
-        sent = ends_copy.load(self.here.folder / ends_copy.NAME).sent
-        if self.here.is_expecting or sent:
-            self.here.after(WATCHES_S, self.watch)
-
-    async def _watch(self) -> bool:
-        """Let the watchdog of a process look and write. False where no process did."""
-        process = next((each for each in self.here.processes if each.works), None)
-        if process is None:
-            return False
-        if process not in self.dogs:
-            ctx = process.life.ctx
-            own = replace(ctx, db=Database(self.here.db_url, connect=process.connections))
-            path = self.here.folder / ends_copy.NAME
-            self.dogs[process] = EndWatchdog(own, path, ctx.epoch.replica, _say, _no_others)
-        with suppress(Interrupted):
-            await process.do(_look(self.dogs[process]))
-            return True
-        return False
 
     # ── the operator ─────────────────────────────────────────────────────────────────────────────
 
@@ -148,8 +122,9 @@ class Restore:
         for orphan in waiting:
             await self._decide(orphan, restored)
         async with here.ledger.read() as tx:
-            here.is_expecting = await recovery_mode.is_on(tx)
-        here.after(LOOKS_S if here.is_expecting else SELDOM_S, self.answer)
+            is_on = await recovery_mode.is_on(tx)
+        here.expected = here.expected - {RESTORE} | ({RESTORE} if is_on else set())
+        here.after(LOOKS_S if is_on else SELDOM_S, self.answer)
 
     async def _accept(self, restored: Restored) -> None:
         """Accept. Who finds at the clouds that nothing was bought since the copy keeps the earlier approvals."""
@@ -188,19 +163,6 @@ async def _accept(hands: World, *, keeps_approvals: bool) -> Reply:
     looks = [await reconcile.observe(ctx, name) for name in ctx.providers]
     unlisted = {name for name, look in zip(ctx.providers, looks, strict=True) if look.problem}
     return await acceptance.accept(ctx, acceptance.Accept(OPERATOR, keeps_approvals), unlisted)
-
-
-async def _look(dog: EndWatchdog) -> None:
-    await dog.look()
-    await dog.probe()
-
-
-async def _say(_to: str, _text: str) -> bool:
-    return True
-
-
-async def _no_others() -> int | None:
-    return None
 
 
 def _name(here: Place) -> str:
