@@ -25,7 +25,7 @@ PEERS := $(VENV)/peers
 # How much of ledger/ its own tests run on PostgreSQL, in percent.
 LEDGER_ALONE := 99
 
-.PHONY: help install clients agent stacks lock pin-image demo test test-all test-rest soak simulate mutants-guards previous-release kills chaos pictures bench mutants lint audit docs site picture clean
+.PHONY: help install clients agent stacks lock pin-image demo test test-all test-rest soak simulate mutants-guards previous-release agent-generations kills chaos pictures bench mutants lint audit docs site picture clean
 
 help: ## Say what there is.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | column -t -s '|'
@@ -95,6 +95,9 @@ mutants-guards: $(READY) ## Remove one guard of the laws at a time, and name the
 
 previous-release: $(READY) ## Run a rental with the code of COMMIT=d8cb0526, in an environment of its own, on a ledger of today's schema.
 	@exec $(BIN)/python -m tests.deployment.previous_release $(if $(COMMIT),--commit $(COMMIT))
+
+agent-generations: $(READY) ## Rent with the agent of COMMIT=d8cb0526 and today's service, then with today's agent and that service.
+	@exec $(BIN)/python -m tests.deployment.agent_generations $(if $(COMMIT),--commit $(COMMIT))
 
 chaos: $(READY) ## Faults, kills, pauses and crashes against real processes for MINUTES=30, then a verdict (CHAOS_SEED plays one again).
 	@exec $(BIN)/python -m tests.scenarios.chaos --minutes $(MINUTES) $(if $(CHAOS_SEED),--seed $(CHAOS_SEED)) $(ARGS)

@@ -8,42 +8,42 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from bot.agent.job_process import own_program
+from bot.wire.codec import to_json
+from bot.wire.node_api import MOST_PORT, NodeIdentity
 
 
 @dataclass
 class ApiProcess:
     """The process that serves the API, once the service gave its key and certificate."""
 
-    given: Mapping[str, Any] | None = None
+    given: NodeIdentity | None = None
     #: The machine's own port, in place of the one that the service names.
     own_port: int | None = None
     #: Its port and the hash of its certificate, as it says itself; None while it does not serve.
     _served: Mapping[str, Any] | None = None
     _process: subprocess.Popen[str] | None = None
 
-    def take(self, given: object) -> None:
-        """Take over the key and the certificate of an exchange's answer; what is not both is ignored.
+    def take(self, given: NodeIdentity | None) -> None:
+        """Take over the key and the certificate of an exchange's answer.
 
         A new certificate goes to the process that runs, so no download ends. Only another port needs another process.
         """
-        if not isinstance(given, dict) or type(given.get("port")) is not int or not 0 < given["port"] < 65536:
+        if given is None or not 0 < given.port <= MOST_PORT:
             return
-        if not isinstance(given.get("certificate"), str) or not isinstance(given.get("key"), str):
-            return
-        given = {**given, "port": self.own_port or given["port"]}
+        given = replace(given, port=self.own_port or given.port)
         before, self.given = self.given, given
         if before is None or before == given or self._process is None:
             return
-        if before["port"] != given["port"]:
+        if before.port != given.port:
             self.stop()
             return
         self._served = None
         try:
-            self._write({name: given[name] for name in ("port", "certificate", "key")})
+            self._write(to_json(given))
         except (OSError, ValueError):
             self.stop()
 
@@ -77,11 +77,11 @@ class ApiProcess:
                         pipe.close()
             self._process = None
 
-    def _start(self, given: Mapping[str, Any]) -> None:
+    def _start(self, given: NodeIdentity) -> None:
         command = [sys.executable, *own_program(), "serve-api"]
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self._process = process
-        self._write({name: given[name] for name in ("port", "certificate", "key")})
+        self._write(to_json(given))
         threading.Thread(target=self._listen, args=(process,), daemon=True).start()
 
     def _write(self, value: Mapping[str, Any]) -> None:

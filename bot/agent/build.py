@@ -12,7 +12,7 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
-HERE = Path(__file__).parent
+BOT = Path(__file__).parents[1]
 #: Read by Python 3 of any age, so that an old one can say what is wrong.
 START = """\
 import sys
@@ -33,12 +33,13 @@ DESCRIPTIONS = ("METADATA", "LICENSE", "LICENSE.txt", "licenses")
 
 
 def contents(libraries: Path) -> Iterator[tuple[str, bytes]]:
-    """Yield each file of the archive by its name: the start, the agent, and the libraries in this folder."""
+    """Yield each file of the archive by its name: the start, the agent, the wire, and the libraries of a folder."""
     yield "__main__.py", START.encode()
     yield "bot/__init__.py", b""
-    for path in HERE.rglob("*.py"):
-        if path != Path(__file__):
-            yield f"bot/agent/{path.relative_to(HERE).as_posix()}", path.read_bytes()
+    for room in ("agent", "wire"):
+        for path in (BOT / room).rglob("*.py"):
+            if path != Path(__file__):
+                yield f"bot/{path.relative_to(BOT).as_posix()}", path.read_bytes()
     for path in libraries.rglob("*"):
         inside = path.relative_to(libraries)
         if path.is_file() and _belongs(inside):

@@ -15,6 +15,7 @@ from typing import Any
 from bot.agent.activity import CGROUP, PROC, WTMP, ActivityPlaces
 from bot.agent.gpus import NvmlGpu, NvmlGpus
 from bot.agent.own_folder import folder_of
+from bot.wire.checkin import LOG_CHARACTERS
 
 #: Names the folder that is the machine's `/`, for sandboxes that run several machines on one computer.
 ROOT = "GPU_SHOPPER_MACHINE_ROOT"
@@ -25,7 +26,6 @@ _STEP = re.compile(r"(\S+) (\d{1,3}) (\d{1,12}(?:\.\d{1,9})?)", re.ASCII)
 STARTUP = Path("/opt/gpu-shopper/startup")
 #: Where the clouds put what a start script prints.
 LOGS = (Path("/opt/gpu-shopper/start.log"), Path("/tmp/onstart.log"), Path("/var/log/onstart.log"))  # noqa: S108 # Read.
-LOG_CHARACTERS = 2000
 #: Tokens of GPU Shopper are not passed on, wherever they were printed.
 _TOKEN = re.compile(r"gpu[a-z]_[A-Za-z0-9_-]{16,}", re.ASCII)
 

@@ -14,8 +14,8 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import Any
 
@@ -27,6 +27,7 @@ from bot.agent.deadline import boot_s
 from bot.agent.every_gpu import GpuReader
 from bot.agent.gpus import NvmlGpus
 from bot.agent.job_files import LAST_ASKS, JobFiles
+from bot.agent.job_report import job_report
 from bot.agent.memory import of_machine
 from bot.agent.own_folder import folder_of
 from bot.agent.queue.order import FOLDER as QUEUE
@@ -34,6 +35,8 @@ from bot.agent.queue.process import SOON_S, QueueProcess
 from bot.agent.settings import MachineSettings
 from bot.agent.startup.process import Startup
 from bot.agent.stop_notice import StopNotice
+from bot.wire.checkin import VERSION, Checkin, CheckinAnswer, SignedMessage
+from bot.wire.codec import from_json, to_json
 
 TIMEOUT_S = 20.0
 #: RunPod leaves a pod five seconds between the notice and its end.
@@ -71,7 +74,7 @@ class Reporter:
     #: Why the machine is going away; "" while it is not.
     interruption: str = ""
     #: The newest signed end of the service: it shows a ledger that was restored from a copy.
-    signed_end: dict[str, str] = field(default_factory=dict)
+    signed_end: SignedMessage | None = None
     #: A service of before does not take that end, so it is left out from its refusal on.
     shows_end: bool = True
     #: A service of before takes no version 2, so from its refusal on version 1 is sent.
@@ -93,18 +96,18 @@ class Reporter:
         """Since when the GPUs do nothing; None while they work."""
         return self._idle_since.isoformat() if self._idle_since else None
 
-    def check_in(self) -> Mapping[str, Any] | None:
+    def check_in(self) -> CheckinAnswer | None:
         """Send one check-in and return its answer; None if it was refused or nobody answered (`problem` says why)."""
         if self.queue is not None:
             self.queue.keep_running()  # Also while nobody answers.
-        self.seq = max(self.seq + 1, time.time_ns() // 1_000_000)
-        body = json.dumps(self._body(self.look() if self._count else NvmlGpus())).encode()
+        self.seq = max(self.seq + 1, time.time_ns() // 1_000_000, 1)
+        body = json.dumps(to_json(self._checkin(self.look() if self._count else NvmlGpus()))).encode()
         headers = {"Authorization": f"Bearer {self.token or self.settings.boot_token}"}
         headers["Content-Type"] = "application/json"
         call = urllib.request.Request(self.settings.url, body, headers, method="POST")
         try:
             with http_calls.opener().open(call, timeout=self.timeout_s) as reply:
-                answer = json.loads(reply.read(ANSWER_BYTES))
+                answer = from_json(CheckinAnswer, json.loads(reply.read(ANSWER_BYTES)), is_mild=True)
         except urllib.error.HTTPError as error:
             self._learn(error)
             self._note_failure(f"{self.settings.url} answered with {error.code}")
@@ -112,24 +115,19 @@ class Reporter:
         except http_calls.FAILURES as error:
             self._note_failure(f"{self.settings.url} can't be reached: {error}")
             return None
-        if not isinstance(answer, dict):
-            self._note_failure(f"{self.settings.url} did not answer as GPU Shopper does")
-            return None
-        self.token = str(answer.get("token") or self.token)
-        self.api.take(answer.get("api"))
+        self.token = answer.token or self.token
+        self.api.take(answer.api)
         if self.credentials is not None and not self._has_secrets:
-            self._has_secrets = self.credentials.take(answer.get("secrets"))
+            self._has_secrets = self.credentials.take(answer.secrets)
         if self.startup is not None:
-            self.startup.take(answer.get("startup"))
+            self.startup.take(answer.startup)
             self.startup.keep_running()
         if self.queue is not None:
             self.queue.take(answer)
         self._count += 1
-        asks = answer.get("asks")
-        self.job.write_asks([str(one) for one in asks] if isinstance(asks, list) else [])
+        self.job.write_asks(answer.asks)
         self._failures, self.problem = 0, ""
-        asked_s = answer.get("next_in_s")
-        self.next_in_s = min(max(float(asked_s), 1.0), 3600.0) if isinstance(asked_s, (int, float)) else LAST_PAUSE_S
+        self.next_in_s = min(max(float(answer.next_in_s), 1.0), 3600.0)
         if self._count == 1 or self._api_starts():
             self.next_in_s = min(self.next_in_s, SECOND_S * 2 ** (self._count - 1))
         if self.queue is not None and self.queue.is_reporting:
@@ -148,14 +146,13 @@ class Reporter:
         self.interruption, self.timeout_s = "", TIMEOUT_S
         self.job.write_asks(LAST_ASKS)  # The answer may have asked for less.
 
-    def signed(self, answer: Mapping[str, Any]) -> dict[str, Any]:
+    def signed(self, answer: CheckinAnswer) -> dict[str, Any]:
         """Return the signed message of an answer with the time when it came; empty unless it answers this check-in.
 
         An answer that somebody held back would make the end later than it is.
         """
-        said = answer.get("deadline")
+        message, signature = answer.deadline.message, answer.deadline.signature
         try:
-            message, signature = str(said["message"]), str(said["signature"])  # type: ignore[index] # Checked by the except.
             content = json.loads(message)
             number, end_s = content["n"], content["deadline_s"]
         except (KeyError, TypeError, ValueError):
@@ -163,12 +160,12 @@ class Reporter:
         if number != self.seq:
             return {}
         if end_s is not None:
-            self.signed_end = {"message": message, "signature": signature}
+            self.signed_end = SignedMessage(message, signature)
         return {"message": message, "signature": signature, "at_boot_s": boot_s()}
 
     def _learn(self, error: urllib.error.HTTPError) -> None:
         if error.code == NOT_TAKEN:
-            self.is_plain, self.shows_end = not (self.signed_end and self.shows_end), False
+            self.is_plain, self.shows_end = self.signed_end is None or not self.shows_end, False
         if error.code == WRONG_TOKEN:
             self.token = ""  # The next one shows the nonce again.
         if error.code == REPLAYED:
@@ -183,29 +180,23 @@ class Reporter:
         self.next_in_s = min(FIRST_PAUSE_S * 2**self._failures, LAST_PAUSE_S)
         self._failures = min(self._failures + 1, 16)
 
-    def _body(self, seen: NvmlGpus) -> dict[str, Any]:
+    def _checkin(self, seen: NvmlGpus) -> Checkin:
+        """Return the next check-in. What is wrong is left out, because a check-in that is refused counts as none."""
         now = datetime.now(timezone.utc)
         busy = [gpu.utilisation for gpu in seen.gpus]
         if not busy or max(busy) >= BUSY:
             self._idle_since = None
         elif self._idle_since is None:
             self._idle_since = now
-        body: dict[str, Any] = {
-            "seq": self.seq,
-            "utilisation": busy,
-            "idle_since": self.idle_since,
-        }
+        said: dict[str, Any] = {"seq": self.seq, "utilisation": busy, "idle_since": self.idle_since}
         if not self.is_plain:
-            body |= self.job.report() | self.api.claim()
-            body |= self.queue.report() if self.queue is not None else {}
-            body |= {"v": 2, "machine": self._machine(seen)}
-            if self.signed_end and self.shows_end:
-                body["signed_end"] = self.signed_end
-            if self.startup is not None and not self.startup.is_known:
-                body["wants_startup"] = True
-            if self.token and self.credentials is not None and not self._has_secrets:
-                body["wants_secrets"] = True
-        return body if self.token else body | {"nonce": self.nonce}
+            said |= {"v": VERSION, **job_report(self.job.folder), **self.api.claim(), "machine": self._machine(seen)}
+            said |= self.queue.report() if self.queue is not None else {}
+            said["wants_startup"] = self.startup is not None and not self.startup.is_known
+            said["wants_secrets"] = bool(self.token) and self.credentials is not None and not self._has_secrets
+        checkin = from_json(Checkin, said if self.token else said | {"nonce": self.nonce}, is_mild=True)
+        shows_end = self.shows_end and not self.is_plain
+        return replace(checkin, signed_end=self.signed_end if shows_end else None)
 
     def _machine(self, seen: NvmlGpus) -> dict[str, Any]:
         found = machine.report(seen, self.places) | self.activity.read() | {"interruption": self.interruption}

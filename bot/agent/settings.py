@@ -11,10 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bot.agent.deadline import Signed
+from bot.wire.variables import FIRST_MESSAGE, FIRST_SIGNATURE, KEY, TOKEN, URL
 
-URL, TOKEN, KEY = "GPU_SHOPPER_CHECKIN_URL", "GPU_SHOPPER_CHECKIN_TOKEN", "GPU_SHOPPER_CHECKIN_KEY"
-#: A signed deadline that was known when the machine was asked for, so that it ends even if it never reaches anybody.
-FIRST_MESSAGE, FIRST_SIGNATURE = "GPU_SHOPPER_DEADLINE", "GPU_SHOPPER_DEADLINE_SIGNATURE"
 #: Where the cloud's API is, when it is not the cloud's own address: for tests and sandboxes.
 CLOUD_URL = "GPU_SHOPPER_CLOUD_URL"
 #: The port of the agent's API in place of the one that the service names: for several machines on one computer.

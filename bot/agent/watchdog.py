@@ -21,7 +21,8 @@ from bot.agent.memory import AgentRunsAlreadyError, Memory, of_machine
 from bot.agent.own_folder import folder_of
 from bot.agent.reporter_process import ReporterProcess
 from bot.agent.self_termination import NO_FACILITY, calls, end_machine
-from bot.agent.settings import FIRST_MESSAGE, MachineSettings
+from bot.agent.settings import MachineSettings
+from bot.wire.variables import FIRST_MESSAGE
 
 #: The longest wait between two looks at the clock.
 LOOK_S = 5.0

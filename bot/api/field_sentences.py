@@ -11,6 +11,7 @@ PREDICATES: Mapping[str, str] = MappingProxyType(
     {
         "missing": "is missing",
         "extra_forbidden": "is no field here",
+        "unexpected_keyword_argument": "is no field here",
         "none_required": "must be left out",
         "string_type": "must be text",
         "string_pattern_mismatch": "has the wrong form; the reference at /docs shows an example",
@@ -42,6 +43,7 @@ PREDICATES: Mapping[str, str] = MappingProxyType(
         "tuple_type": "must be a list",
         "dict_type": "must be an object",
         "model_type": "must be an object",
+        "dataclass_type": "must be an object",
         "model_attributes_type": "must be an object",
         "json_invalid": "is not JSON",
         "date_type": "must be a day, such as 2026-03-01",

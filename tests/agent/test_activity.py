@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import TypeAdapter
 
 from bot.agent.activity import OWN_LOGIN_S, Activity, ActivityPlaces
 from bot.api.schemas.agent import CheckinIn
@@ -85,7 +86,7 @@ def activity(linux: Linux, clock: Clock) -> Activity:
 def read(activity: Activity) -> dict[str, Any]:
     """What is reported, which the service's own schema takes."""
     found = activity.read()
-    CheckinIn.model_validate({"v": 2, "seq": 1, "machine": found})
+    TypeAdapter(CheckinIn).validate_python({"v": 2, "seq": 1, "machine": found})
     return found
 
 

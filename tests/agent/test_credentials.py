@@ -13,7 +13,7 @@ import pytest
 
 from bot.agent.credentials import CRED_FILE, Credentials, of_this_machine
 from bot.agent.own_folder import DEFAULT_FOLDER, FOLDER
-from bot.agent.startup.plan import DONE, FAILED, LOG, STEPS, Plan, StartupProgress
+from bot.agent.startup.plan import DONE, FAILED, LOG, STEPS, StartupProgress, read_plan
 from bot.agent.startup.runner import NO_SECRET, Runner
 from tests.agent.startup.test_runner import plan_of, step
 
@@ -115,7 +115,7 @@ class Waiting:
 
 def run(folder: Path, credentials: Credentials, waiting: Waiting) -> dict[str, tuple[str, int | None]]:
     script = f'. "${CRED_FILE}"\nprintf %s "$HF_TOKEN" >got'
-    plan = Plan.of(plan_of(step("first", "echo here"), step("needs", script, secrets=["HF_TOKEN"])))
+    plan = read_plan(plan_of(step("first", "echo here"), step("needs", script, secrets=["HF_TOKEN"])))
     assert plan is not None
     progress = StartupProgress.read(folder / STEPS)
     progress.begin(plan, "boot")

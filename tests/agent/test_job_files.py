@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pydantic import TypeAdapter
 
 from bot.agent.job_files import JobFiles
 from bot.agent.job_process import CommandFolder
+from bot.agent.job_report import job_report
 from bot.api.schemas.agent import CheckinIn
 
 WHOLE: dict[str, Any] = {
@@ -42,13 +44,13 @@ def written(files: JobFiles, said: object) -> dict[str, Any]:
     """What is reported of this text, which the service takes."""
     text = said if isinstance(said, str) else json.dumps(said)
     (files.folder / "job/report.json").write_text(text)
-    found = files.report()
-    CheckinIn.model_validate_json(json.dumps({"v": 2, "seq": 1, **found}))
+    found = job_report(files.folder)
+    TypeAdapter(CheckinIn).validate_json(json.dumps({"v": 2, "seq": 1, **found}))
     return found
 
 
 def test_what_a_job_writes_is_reported(files: JobFiles) -> None:
-    assert files.report() == {}
+    assert job_report(files.folder) == {}
     assert written(files, WHOLE) == WHOLE
     assert (files.folder / "job").stat().st_mode & 0o7777 == 0o1777
 
@@ -104,13 +106,13 @@ def test_only_a_regular_file_is_read(files: JobFiles, tmp_path: Path) -> None:
     secret, place = tmp_path / "secret.json", files.folder / "job/report.json"
     secret.write_text('{"step": 7}')
     place.symlink_to(secret)
-    assert files.report() == {}
+    assert job_report(files.folder) == {}
     place.unlink()
     os.mkfifo(place)
-    assert files.report() == {}
+    assert job_report(files.folder) == {}
     place.unlink()
     place.mkdir()
-    assert files.report() == {}
+    assert job_report(files.folder) == {}
 
 
 def test_what_is_asked_stands_in_a_file(files: JobFiles, tmp_path: Path) -> None:
@@ -124,7 +126,7 @@ def test_what_is_asked_stands_in_a_file(files: JobFiles, tmp_path: Path) -> None
 def test_a_folder_that_can_not_be_made_stops_nothing(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     JobFiles(tmp_path / "file/opt").prepare()
-    assert JobFiles(tmp_path / "file/opt").report() == {}
+    assert job_report(tmp_path / "file/opt") == {}
 
 
 @pytest.mark.parametrize(
@@ -146,7 +148,7 @@ def test_of_a_job_that_it_started_the_agent_knows_the_end(
         (tmp_path / "job/report.json").write_text(said)
     while (state := place.read()) is None or state.exit_code is None:
         continue
-    found = JobFiles(tmp_path).report()
+    found = job_report(tmp_path)
     assert (found["job"], found["job_exit_code"]) == (word, int(code))
 
 
@@ -157,9 +159,9 @@ def test_a_running_job_says_itself_what_it_does_and_a_paused_one_is_paused(
     place = CommandFolder(tmp_path / "job", "job.log")
     state = place.start("train", [sys.executable, "-c", "import time; time.sleep(60)"], tmp_path, {})
     files = JobFiles(tmp_path)
-    assert files.report() == {"job": "running"}
+    assert job_report(files.folder) == {"job": "running"}
     (tmp_path / "job/report.json").write_text('{"job": "saving", "step": 5}')
-    assert files.report() == {"job": "saving", "step": 5}
+    assert job_report(files.folder) == {"job": "saving", "step": 5}
     place.pause(state)
-    assert files.report()["job"] == "paused"
+    assert job_report(files.folder)["job"] == "paused"
     place.kill(state)

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from bot.agent import job_process
-from bot.agent.job_files import JobFiles
 from bot.agent.job_process import CommandFolder, CommandState
+from bot.agent.job_report import job_report
 
 
 def until(holds: Callable[[], bool]) -> None:
@@ -33,7 +33,7 @@ def run(place: CommandFolder, *argv: str) -> CommandState:
 
 
 def said(place: CommandFolder) -> object:
-    return JobFiles(place.folder.parent).report().get("job")
+    return job_report(place.folder.parent).get("job")
 
 
 def test_a_check_in_says_how_the_job_goes(place: CommandFolder) -> None:
@@ -57,11 +57,11 @@ def test_a_newer_word_of_the_job_counts_and_an_older_one_does_not(place: Command
     report.write_text(json.dumps({"job": "done", "step": 5}))
     os.utime(report, (1, 1))
     state = run(place, "sleep", "30")
-    assert JobFiles(place.folder.parent).report() == {"job": "running"}
+    assert job_report(place.folder.parent) == {"job": "running"}
     report.write_text(json.dumps({"job": "done", "step": 7}))
     later_s = (place.folder / "state.json").stat().st_mtime + 5
     os.utime(report, (later_s, later_s))
-    assert JobFiles(place.folder.parent).report() == {"job": "done", "step": 7}
+    assert job_report(place.folder.parent) == {"job": "done", "step": 7}
     assert place.kill(state)
 
 
@@ -83,7 +83,7 @@ def test_a_job_that_just_ended_has_not_failed_before_its_exit_code_is_written(pl
     assert said(place) == "running"
     os.kill(state.runner_pid, signal.SIGCONT)
     until(lambda: said(place) == "failed")
-    assert JobFiles(place.folder.parent).report()["job_exit_code"] == 128 + signal.SIGKILL
+    assert job_report(place.folder.parent)["job_exit_code"] == 128 + signal.SIGKILL
 
 
 @pytest.mark.parametrize(

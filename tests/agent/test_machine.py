@@ -8,10 +8,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pydantic import TypeAdapter
 
 from bot.agent.gpus import NvmlGpu, NvmlGpus, look
-from bot.agent.machine import LOG_CHARACTERS, Places, report
+from bot.agent.machine import Places, report
 from bot.api.schemas.agent import CheckinIn
+from bot.wire.checkin import LOG_CHARACTERS
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
 
@@ -27,7 +29,7 @@ def places(tmp_path: Path) -> Places:
 def read(places: Places, seen: NvmlGpus = NOTHING) -> dict[str, Any]:
     """The report, which the service's own schema takes."""
     found = report(seen, places)
-    CheckinIn.model_validate({"v": 2, "seq": 1, "machine": {**found, "interruption": ""}})
+    TypeAdapter(CheckinIn).validate_python({"v": 2, "seq": 1, "machine": {**found, "interruption": ""}})
     return found
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from bot.agent.job_files import JobFiles
 from bot.agent.job_process import CommandFolder, CommandState
+from bot.agent.job_report import job_report
 from bot.agent.retry_policy import ONCE, RetryPolicy, shell_code
 from tests.agent.test_job_process import ended, until
 
@@ -56,7 +57,7 @@ def test_it_runs_until_it_succeeds_and_each_attempt_is_in_one_log(place: Command
     last = ended(place)
     assert (last.exit_code, last.attempt, starts(place)) == (0, 3, 3)
     assert place.log.read_text() == "--- exit code 75; attempt 2 begins\n--- exit code 75; attempt 3 begins\ngood\n"
-    assert JobFiles(place.folder.parent).report() == {"job": "done", "job_exit_code": 0, "job_attempt": 3}
+    assert job_report(place.folder.parent) == {"job": "done", "job_exit_code": 0, "job_attempt": 3}
 
 
 def test_the_last_attempt_and_another_exit_code_are_its_end(place: CommandFolder) -> None:

@@ -17,8 +17,9 @@ from bot.agent.job_files import JobFiles
 from bot.agent.memory import Memory
 from bot.agent.reporter_process import HANGS_S, ReporterProcess
 from bot.agent.self_termination import NO_FACILITY
-from bot.agent.settings import FIRST_MESSAGE, FIRST_SIGNATURE, KEY, TOKEN, URL, NotEnrolledError
+from bot.agent.settings import NotEnrolledError
 from bot.agent.watchdog import RETRY_S, SETTLE_S, Watchdog
+from bot.wire.variables import FIRST_MESSAGE, FIRST_SIGNATURE, KEY, TOKEN, URL
 from tests.agent.signing import INSTANCE, PUBLIC, first_end, signed
 from tests.agent.test_deadline import AFTER_S, Boot
 

@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 from sqlalchemy import event
 
-from bot.rules.nodes.checkins import Report
 from bot.services.nodes import enrollment
-from bot.services.nodes.checkins import CheckinReply, Checkins
+from bot.services.nodes.checkins import Checkins
 from bot.services.runtime.agent_archive import AgentArchive
 from bot.services.runtime.commands import Reply
+from bot.wire import variables
+from bot.wire.checkin import Checkin, CheckinAnswer
 from ledger.kernel.states import InstanceState
 from tests.api.door import Door, code_of
 from tests.support.agents import agent, listening, pass_time
@@ -112,7 +113,7 @@ async def test_version_two_shows_what_the_agent_sees_of_its_machine(sqlite_door:
     w.ctx = replace(w.ctx, node_url="http://127.0.0.1:9")
     request_id = await w.running(candidates=("vast",))
     (node,) = w.engine.nodes.running.values()
-    head = {"Authorization": f"Bearer {node.env[enrollment.TOKEN]}"}
+    head = {"Authorization": f"Bearer {node.env[variables.TOKEN]}"}
     machine = {
         "gpus": [{"model": "NVIDIA GeForce RTX 4090", "memory_mb": 24564, "temperature_c": 61}],
         "driver": "570.86",
@@ -166,7 +167,7 @@ async def test_the_counts_of_a_queue_are_shown_and_come_in_version_two_only(sqli
     w.ctx = replace(w.ctx, node_url="http://127.0.0.1:9")
     request_id = await w.running(candidates=("vast",))
     (node,) = w.engine.nodes.running.values()
-    head = {"Authorization": f"Bearer {node.env[enrollment.TOKEN]}"}
+    head = {"Authorization": f"Bearer {node.env[variables.TOKEN]}"}
 
     async def shown() -> dict[str, Any]:
         agent: dict[str, Any] = (await door.call("GET", f"/sessions/{request_id}", key)).json()["agent"]
@@ -190,15 +191,15 @@ async def test_check_ins_share_transactions_and_leave_no_event(sqlite_door: Door
     await w.running(candidates=("vast",))
     (node,) = w.engine.nodes.running.values()
     assert node.status == 0
-    checkins, token, before = Checkins(w.ctx), node.env[enrollment.TOKEN], len((await w.books()).events)
+    checkins, token, before = Checkins(w.ctx), node.env[variables.TOKEN], len((await w.books()).events)
     commits: list[object] = []
     event.listen(w.ctx.db.writer.sync_engine, "commit", commits.append)
-    taken = await asyncio.gather(*(checkins.take(token, Report(seq)) for seq in (*range(1, 301), 300)))
-    assert sum(isinstance(one, CheckinReply) for one in taken) == 300
+    taken = await asyncio.gather(*(checkins.take(token, Checkin(seq=seq)) for seq in (*range(1, 301), 300)))
+    assert sum(isinstance(one, CheckinAnswer) for one in taken) == 300
     assert isinstance(taken[-1], Reply)
     assert len(commits) <= 3
     assert len((await w.books()).events) == before
     broken = Checkins(replace(w.ctx, policy=None))  # type: ignore[arg-type]
     with pytest.raises(AttributeError):
-        await broken.take(token, Report(400, (Decimal(1),)))
-    assert isinstance(await checkins.take("gpun_x", Report(1)), Reply)
+        await broken.take(token, Checkin(seq=400, utilisation=(Decimal(1),)))
+    assert isinstance(await checkins.take("gpun_x", Checkin(seq=1)), Reply)

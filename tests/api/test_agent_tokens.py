@@ -10,9 +10,9 @@ import pytest
 
 from bot.rules.instances.power import PowerAction
 from bot.services.instances import power
-from bot.services.nodes import enrollment
 from bot.services.notifications.paging import OPERATORS
 from bot.services.runtime.commands import Switch
+from bot.wire import variables
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.states import InstanceState
 from ledger.models import Event, Instance
@@ -54,7 +54,7 @@ async def order(w: World, which: PowerAction) -> None:
 
 def thief(node: SandboxAgent) -> str:
     """The token that every program on the machine can read in its environment."""
-    return node.env[enrollment.TOKEN]
+    return node.env[variables.TOKEN]
 
 
 async def test_a_stolen_boot_token_is_refused_after_the_first_check_in_and_its_owner_is_notified(door: Door) -> None:

@@ -12,9 +12,9 @@ from sqlalchemy import select
 
 from bot.api.dependencies import SCOPE_FIELD, ApiSettings
 from bot.services.access import api_keys
-from bot.services.nodes import enrollment
 from bot.services.sessions import transfer
 from bot.services.sessions.transfer import OfferSession
+from bot.wire import variables
 from ledger.engine.db import Database
 from ledger.kernel.actor import Actor
 from ledger.kernel.states import InstanceState, RequestState
@@ -159,11 +159,11 @@ async def staged(door: Door) -> Stage:
     books = await w.books()
     (machine,) = [row for row in books.instances if (row.request_id, row.state) == (theirs, InstanceState.LIVE)]
     nodes = [agent(w, number) for number in range(2)]
-    (node,) = [one for one in nodes if machine.id.partition("_")[2] in one.env[enrollment.TOKEN]]
-    own = next(one for one in nodes if one is not node).env[enrollment.TOKEN]
+    (node,) = [one for one in nodes if machine.id.partition("_")[2] in one.env[variables.TOKEN]]
+    own = next(one for one in nodes if one is not node).env[variables.TOKEN]
     # The number of one session's token before the secret of another's.
-    tokens |= {NODE: node.token or node.env[enrollment.TOKEN], ANONYMOUS: ""}
-    tokens[FORGED] = "_".join((*own.split("_", 2)[:2], node.env[enrollment.TOKEN].split("_", 2)[2]))
+    tokens |= {NODE: node.token or node.env[variables.TOKEN], ANONYMOUS: ""}
+    tokens[FORGED] = "_".join((*own.split("_", 2)[:2], node.env[variables.TOKEN].split("_", 2)[2]))
     offered = await transfer.offer(w.ctx, OfferSession(held, ADA, Actor.from_ref(OFFERED)))
     assert offered.ok, offered
     made = await door.call("POST", "/webhooks", tokens[OWNER], json={"url": "http://127.0.0.1:9/hooks"})

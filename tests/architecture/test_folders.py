@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[2]
 FILES_MAX = 25
 
 FOLDERS = {
-    "bot": "agent api blockkit cli outbound practice rules services settings slack ticker",
+    "bot": "agent api blockkit cli outbound practice rules services settings slack ticker wire",
     "bot/api": "routes schemas",
     "bot/cli": "access commands demo local pages terminal",
     "bot/rules": (

@@ -19,7 +19,6 @@ from typing import Any, cast
 from sqlalchemy import insert, text
 
 from bot.main import GC_THRESHOLDS
-from bot.rules.nodes.checkins import Report
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.timing import Timing
 from bot.rules.values.labels import LabelKey, instance_name
@@ -30,6 +29,7 @@ from bot.services.nodes import enrollment
 from bot.services.nodes.checkins import GROUP_MAX, Checkins
 from bot.services.runtime.context import Context
 from bot.services.sessions import expiration, idle_termination, overspend
+from bot.wire.checkin import Checkin
 from bot.wiring import assemble
 from ledger.engine.db import Database
 from ledger.kernel.ids import bare_id, new_id
@@ -195,7 +195,7 @@ async def _sweep(fleet: Fleet) -> None:
 async def _checkins(fleet: Fleet) -> None:
     fleet.seq += 1
     counter, takes = Checkins(fleet.ctx), fleet.tokens
-    report = Report(seq=fleet.seq, utilisation=(Decimal(90),), step=100 * fleet.seq, target_step=100_000)
+    report = Checkin(seq=fleet.seq, utilisation=(Decimal(90),), step=100 * fleet.seq, target_step=100_000)
     for first in range(0, len(takes), GROUP_MAX):
         await asyncio.gather(*(counter.take(token, report) for token in takes[first : first + GROUP_MAX]))
 

@@ -81,25 +81,25 @@ def main() -> None:
     commit = parser.parse_args().commit
     with tempfile.TemporaryDirectory(prefix="gpu-shopper-previous-") as name:
         release, data = Path(name, "release"), Path(name, "data")
-        _check_out(commit, release)
-        python = _installed(release)
+        check_out(commit, release)
+        python = installed(release)
         data.mkdir(mode=0o700)
         url = f"sqlite+aiosqlite:///{data / 'gpu-shopper.db'}"
-        at = _said([sys.executable, "-c", MAKE, url], ROOT)
-        _must(f"today's ledger is at {at}", at.isdigit())
+        at = last_line([sys.executable, "-c", MAKE, url], ROOT)
+        must(f"today's ledger is at {at}", at.isdigit())
         refused = subprocess.run(
             [python.parent / "gpu-shopper", "serve"], cwd=data, env=_settings(data), capture_output=True, text=True,
             check=False,
         )  # fmt: skip
         sentence = " ".join(refused.stderr.split())
-        _must(f"{commit} refuses it by itself: {sentence}", refused.returncode == BAD_SETTINGS and at in sentence)
-        rented = _said([str(python), "-c", RENT, url], release)
-        _must(f"{commit} runs a rental on it: {rented}", rented == "terminated 0 []")
-        states = _said([sys.executable, "-c", TAKE_OVER, url], ROOT)
-        _must(f"today's code takes over what it wrote: {states}", states == "terminated gone")
+        must(f"{commit} refuses it by itself: {sentence}", refused.returncode == BAD_SETTINGS and at in sentence)
+        rented = last_line([str(python), "-c", RENT, url], release)
+        must(f"{commit} runs a rental on it: {rented}", rented == "terminated 0 []")
+        states = last_line([sys.executable, "-c", TAKE_OVER, url], ROOT)
+        must(f"today's code takes over what it wrote: {states}", states == "terminated gone")
 
 
-def _check_out(commit: str, folder: Path) -> None:
+def check_out(commit: str, folder: Path) -> None:
     """Write the files of a commit into a new folder."""
     folder.mkdir()
     with subprocess.Popen(["git", "archive", commit], cwd=ROOT, stdout=subprocess.PIPE) as archive:
@@ -108,7 +108,7 @@ def _check_out(commit: str, folder: Path) -> None:
         raise SystemExit(f"git has no {commit} here")
 
 
-def _installed(release: Path) -> Path:
+def installed(release: Path) -> Path:
     """Install a release's locked packages into an environment of its own; return its Python."""
     environment = {**os.environ, "UV_PROJECT_ENVIRONMENT": str(release / ".venv")}
     uv = Path(sys.executable).parent / "uv"
@@ -128,7 +128,7 @@ def _settings(data: Path) -> Mapping[str, str]:
     }
 
 
-def _said(command: Sequence[str | Path], folder: Path) -> str:
+def last_line(command: Sequence[str | Path], folder: Path) -> str:
     """What a program printed last; SystemExit with its error when it fails."""
     ran = subprocess.run(
         command, cwd=folder, env={**os.environ, "PYTHONPATH": str(folder)}, capture_output=True, text=True, check=False
@@ -138,7 +138,7 @@ def _said(command: Sequence[str | Path], folder: Path) -> str:
     return ran.stdout.strip().splitlines()[-1]
 
 
-def _must(sentence: str, is_so: bool) -> None:
+def must(sentence: str, is_so: bool) -> None:
     print(f"{'ok ' if is_so else 'NOT'} {sentence}", flush=True)
     if not is_so:
         raise SystemExit(1)

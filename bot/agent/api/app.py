@@ -27,6 +27,7 @@ from bot.agent.api.status import ApiStatus
 from bot.agent.api.uploads import upload
 from bot.agent.api.workspace import AgentWorkspace
 from bot.agent.every_gpu import look
+from bot.wire.codec import to_json
 
 COMMAND_BYTES = 1 << 20
 
@@ -88,7 +89,7 @@ class Api:
         return await download(request, self.workspace)
 
     async def _command(self, request: Request) -> Response:
-        return JSONResponse(await self.commands.do(await json_object(request, COMMAND_BYTES)))
+        return JSONResponse(to_json(await self.commands.do(await json_object(request, COMMAND_BYTES))))
 
     async def _status(self, _request: Request) -> Response:
         return JSONResponse(await self.status.answer())

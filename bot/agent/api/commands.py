@@ -9,7 +9,7 @@ import re
 import subprocess
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +17,14 @@ from bot.agent.api.problems import ApiRefusal
 from bot.agent.api.workspace import AgentWorkspace, names_of
 from bot.agent.job_files import JobFiles
 from bot.agent.job_process import GRACE_S, CommandFolder, CommandState, content, write_json
+from bot.wire.codec import to_json
+from bot.wire.node_api import CommandBody, CommandReport
 
 MOST_WORDS, WORD_CHARACTERS, ALL_CHARACTERS = 256, 16_384, 65_536
 MOST_VARIABLES, MOST_RUNNING, MOST_KEPT = 64, 16, 1000
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}", re.ASCII)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}", re.ASCII)
-_FIELDS = {"id", "command", "argv", "env", "cwd", "job"}
+_FIELDS = {one.name for one in fields(CommandBody)}
 _EXAMPLE = '{"id": "train-1", "command": "start", "argv": ["python", "train.py"], "job": true}'
 
 
@@ -36,7 +38,7 @@ class Commands:
     #: Starts come one after the other, so that the same call twice at once does it once.
     _one_start: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
-    async def do(self, body: Mapping[str, Any]) -> dict[str, Any]:
+    async def do(self, body: Mapping[str, Any]) -> CommandReport:
         """Do one call's command and return the state of what it names. Raises ApiRefusal."""
         name, command = body.get("id"), body.get("command")
         if not isinstance(name, str) or not _ID.fullmatch(name):
@@ -49,7 +51,7 @@ class Commands:
         if command == "save":
             JobFiles(self.folder).add_ask("save")
         elif not state.is_running:
-            raise ApiRefusal(409, f"{name} does not run any more.", state=shown(state))
+            raise ApiRefusal(409, f"{name} does not run any more.", state=to_json(shown(state)))
         elif command == "pause":
             await asyncio.to_thread(place.pause, state)
         elif command == "resume":
@@ -81,7 +83,7 @@ class Commands:
                 return place, state
         return None
 
-    def _start(self, name: str, body: Mapping[str, Any]) -> dict[str, Any]:
+    def _start(self, name: str, body: Mapping[str, Any]) -> CommandReport:
         order = _checked(body)
         with self._one_start:
             before = _order_in(self.folder / "commands" / name)
@@ -136,17 +138,10 @@ def _order_in(kept: Path) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def shown(state: CommandState) -> dict[str, Any]:
+def shown(state: CommandState) -> CommandReport:
     """Return what a caller sees of a command."""
-    return {
-        "id": state.id,
-        "argv": list(state.argv),
-        "state": state.word,
-        "exit_code": state.exit_code,
-        "started_at": state.started_at,
-        "ended_at": state.ended_at,
-        "problem": state.problem,
-    }
+    code, began_at, ended_at = state.exit_code, state.started_at, state.ended_at
+    return CommandReport(state.id, state.argv, state.word, code, began_at, ended_at, state.problem)
 
 
 async def _kill_later(place: CommandFolder, state: CommandState) -> None:

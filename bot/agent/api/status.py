@@ -16,7 +16,9 @@ from bot.agent.api.commands import Commands, shown
 from bot.agent.api.problems import ApiRefusal
 from bot.agent.deadline import GRACE_S, TRIES_S
 from bot.agent.gpus import NvmlGpus
-from bot.agent.job_files import JobFiles
+from bot.agent.job_report import job_report
+from bot.wire.codec import to_json
+from bot.wire.node_api import GpuUse, MachineUse
 
 #: What a driver may take to answer.
 DRIVER_S = 5.0
@@ -52,26 +54,22 @@ class ApiStatus:
         seen, job = self.look(), self.commands.job()
         left_s = self.access.deadline.left_s()
         disk = shutil.disk_usage(self.workspace if self.workspace.is_dir() else "/")
-        return {
-            "gpus": [
-                {
-                    "model": one.name,
-                    "utilisation": one.utilisation,
-                    "memory_mb": one.memory_mb,
-                    "memory_used_mb": one.memory_used_mb,
-                    "temperature_c": one.temperature_c,
-                }
+        use = MachineUse(
+            gpus=tuple(
+                GpuUse(one.name, one.utilisation, one.memory_mb, one.memory_used_mb, one.temperature_c)
                 for one in seen.gpus
-            ],
-            "driver": seen.driver,
-            "cuda": seen.cuda,
-            "gpu_problem": seen.problem,
-            "load": round(os.getloadavg()[0], 2),
-            "processes": sum(one.name.isdecimal() for one in os.scandir("/proc")),
-            "disk_free_gb": disk.free >> 30,
-            "disk_gb": disk.total >> 30,
-            "job": None if job is None else shown(job),
-            "progress": JobFiles(self.folder).report(),
-            "idle_since": self.reported.get("idle_since"),
-            "ends_in_s": None if left_s is None else int(left_s - GRACE_S + TRIES_S),
-        }
+            ),
+            driver=seen.driver,
+            cuda=seen.cuda,
+            gpu_problem=seen.problem,
+            load=round(os.getloadavg()[0], 2),
+            processes=sum(one.name.isdecimal() for one in os.scandir("/proc")),
+            disk_free_gb=disk.free >> 30,
+            disk_gb=disk.total >> 30,
+            job=None if job is None else shown(job),
+            progress=job_report(self.folder),
+            idle_since=self.reported.get("idle_since"),
+            ends_in_s=None if left_s is None else int(left_s - GRACE_S + TRIES_S),
+        )
+        said: dict[str, Any] = to_json(use)
+        return said

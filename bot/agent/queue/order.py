@@ -3,38 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from bot.agent.job_process import content, write_json
 from bot.agent.retry_policy import ONCE, RetryPolicy
+from bot.wire.codec import from_json, to_json
+from bot.wire.queue import PlannedQueue
 
 BYTES = 1 << 20
 #: The folder of the queue, beside the agent's own one, and the file of its order.
 FOLDER, ORDER, DEALT = "queue", "order.json", "dealt.json"
-
-
-@dataclass(frozen=True)
-class QueuedCommands:
-    """The commands of a queue by their numbers, how many GPUs run them, and what other machines have done before."""
-
-    commands: Mapping[int, str]
-    gpus: int
-    done: int = 0
-    failed: int = 0
-    #: How many commands the whole queue has, where answers to check-ins deal them to several machines; else 0.
-    dealt_of: int = 0
-
-    @classmethod
-    def of(cls, said: Any) -> QueuedCommands | None:
-        """Read it as a plan has it; None where there is none. Raises KeyError, TypeError or ValueError."""
-        if said is None:
-            return None
-        commands = {int(number): str(text) for number, text in said["commands"]}
-        gpus, done, failed = max(int(said["gpus"]), 1), int(said.get("done", 0)), int(said.get("failed", 0))
-        return cls(commands, gpus, done, failed, int(said.get("dealt_of", 0)))
 
 
 @dataclass(frozen=True)
@@ -45,7 +25,7 @@ class QueueOrder:
     """
 
     id: str
-    queue: QueuedCommands
+    queue: PlannedQueue
     script: str
     environment: Mapping[str, str]
     secrets: tuple[str, ...] = ()
@@ -56,16 +36,11 @@ class QueueOrder:
         folder.mkdir(mode=0o755, parents=True, exist_ok=True)
         if read_order(folder) is not None:
             return
-        planned = self.queue
         write_json(
             folder / ORDER,
             {
+                **to_json(self.queue),
                 "id": self.id,
-                "commands": list(planned.commands.items()),
-                "gpus": planned.gpus,
-                "done": planned.done,
-                "failed": planned.failed,
-                "dealt_of": planned.dealt_of,
                 "script": self.script,
                 "environment": dict(self.environment),
                 "secrets": list(self.secrets),
@@ -74,13 +49,9 @@ class QueueOrder:
         )
 
 
-def keep_dealt(folder: Path, commands: Any) -> None:
+def keep_dealt(folder: Path, commands: Iterable[tuple[int, str]]) -> None:
     """Add commands that an answer dealt to this machine to those that it has. Raises OSError."""
-    try:
-        new = {int(number): str(text) for number, text in commands}
-    except (TypeError, ValueError):
-        return
-    known = read_dealt(folder)
+    new, known = dict(commands), read_dealt(folder)
     if not new.keys() <= known.keys():
         write_json(folder / DEALT, {"commands": list((new | known).items())})
 
@@ -98,11 +69,9 @@ def read_order(folder: Path) -> QueueOrder | None:
     """Return the order of this machine; None where it has no queue."""
     try:
         said = json.loads(content(folder / ORDER, BYTES))
-        planned = QueuedCommands.of(said)
-        if planned is None:
-            return None
+        planned = from_json(PlannedQueue, said)
         if planned.dealt_of:
-            planned = replace(planned, commands=read_dealt(folder))
+            planned = replace(planned, commands=tuple(read_dealt(folder).items()))
         environment = {str(name): str(value) for name, value in said["environment"].items()}
         secrets = tuple(map(str, said["secrets"]))
         return QueueOrder(said["id"], planned, said["script"], environment, secrets, RetryPolicy.of(said))

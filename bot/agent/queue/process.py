@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import subprocess
 import sys
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -13,9 +12,8 @@ from typing import Any
 from bot.agent.job_process import own_program
 from bot.agent.queue.journal import JOURNAL, QueueJournal
 from bot.agent.queue.order import QueueOrder, keep_dealt, read_order
+from bot.wire.checkin import MOST_RESULTS, CheckinAnswer
 
-#: The most results of one check-in.
-MOST_RESULTS = 16
 #: How soon the next check-in comes while results wait to be reported.
 SOON_S = 2.0
 
@@ -47,17 +45,15 @@ class QueueProcess:
         except OSError:
             return  # The next check-in tries again.
 
-    def take(self, answer: Mapping[str, Any]) -> None:
+    def take(self, answer: CheckinAnswer) -> None:
         """Learn from an answer which results arrived, and which commands it deals to this machine."""
-        taken = answer.get("results_taken")
-        if isinstance(taken, int) and taken >= 0:
-            self.taken = taken
-        if answer.get("commands"):
+        self.taken = max(answer.results_taken, 0)
+        if answer.commands:
             with contextlib.suppress(OSError):  # The next answer says them again.
-                keep_dealt(self.folder, answer["commands"])
+                keep_dealt(self.folder, answer.commands)
 
     def _is_over(self, order: QueueOrder) -> bool:
-        return self._read().results.keys() >= order.queue.commands.keys()
+        return self._read().results.keys() >= order.queue.texts.keys()
 
     @property
     def is_reporting(self) -> bool:

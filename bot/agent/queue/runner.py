@@ -25,12 +25,12 @@ from bot.agent.own_folder import folder_of
 from bot.agent.queue.journal import EndedCommand, QueueJournal
 from bot.agent.queue.order import FOLDER, QueueOrder, read_order
 from bot.agent.retry_policy import shell_code
-from bot.agent.settings import TOKEN
+from bot.wire.checkin import COMMAND_LOG_CHARACTERS
+from bot.wire.variables import TOKEN
 
 LOOK_S = 0.3
 #: How often a command may be lost with its machine's power or its runner before it counts as failed.
 MOST_STARTS = 5
-TAIL_CHARACTERS = 1000
 #: The words of the agent with which no further command begins.
 ENDING = ("stop", "pause")
 #: Runs a command's script and keeps its exit code, in case its runner is ended before it.
@@ -51,7 +51,7 @@ class QueueRunner:
     @property
     def is_over(self) -> bool:
         """Whether every command has its result. Of a queue that is dealt, more may come."""
-        return not self.order.queue.dealt_of and self.journal.results.keys() >= self.order.queue.commands.keys()
+        return not self.order.queue.dealt_of and self.journal.results.keys() >= self.order.queue.texts.keys()
 
     def run(self) -> None:
         """Run until every command has its result. Whatever may pass, such as a full disk, is tried again."""
@@ -69,8 +69,8 @@ class QueueRunner:
         if self._begins_nothing():
             return
         busy = set(self.journal.running.values())
-        free = [gpu for gpu in range(self.order.queue.gpus) if gpu not in busy]
-        waiting = [one for one in self.order.queue.commands if one not in self.journal.begun]
+        free = [gpu for gpu in range(max(self.order.queue.gpus, 1)) if gpu not in busy]
+        waiting = [one for one, _ in self.order.queue.commands if one not in self.journal.begun]
         for number, gpu in zip(waiting, free):  # noqa: B905 # The shorter one ends it.
             self.journal.begin(number, gpu)
             self._start(number, gpu)
@@ -107,7 +107,7 @@ class QueueRunner:
         script = ["/bin/sh", "-c", KEEPS_CODE, "sh", self.order.script, str(self._code_file(number))]
         own = {
             **self.order.environment,
-            "QUEUE_COMMAND": self.order.queue.commands[number],
+            "QUEUE_COMMAND": self.order.queue.texts[number],
             "QUEUE_NUMBER": str(number),
             "CUDA_VISIBLE_DEVICES": str(gpu),
         }
@@ -132,14 +132,14 @@ class QueueRunner:
     def _result(self, number: int, gpu: int, state: CommandState, code: int | None) -> EndedCommand:
         place = self._place(number)
         ended_at = state.ended_at or _written_at(self._code_file(number))
-        tail = log_tail((place.log,))[-TAIL_CHARACTERS:]
+        tail = log_tail((place.log,))[-COMMAND_LOG_CHARACTERS:]
         attempts = max(state.attempt, 1)
         return EndedCommand(number, code, gpu, state.started_at, ended_at, attempts, tail)
 
     def _print(self, result: EndedCommand) -> None:
         """Say in the job's log how a command ended, with the end of its own log."""
         planned = self.order.queue
-        total, command = planned.dealt_of or len(planned.commands), planned.commands[result.number]
+        total, command = planned.dealt_of or len(planned.commands), planned.texts[result.number]
         code = "unknown" if result.exit_code is None else result.exit_code
         said = f"--- command {result.number} of {total} on GPU {result.gpu}: exit code {code}: {command[:200]}\n"
         log = self.folder.parent / "job" / "job.log"

@@ -3,83 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from bot.agent.job_process import content, write_json
-from bot.agent.queue.order import QueuedCommands
-from bot.agent.retry_policy import ONCE, RetryPolicy
+from bot.wire.checkin import StepOutcome
+from bot.wire.codec import from_json
+from bot.wire.startup_plan import StartupPlan
 
 BYTES = 1 << 18
 #: The plan and its progress as they are kept, and what the steps print.
 PLAN, STEPS, LOG = "startup_plan.json", "startup_steps.json", "startup.log"
-WAITING, RUNNING, DONE, FAILED, SKIPPED = "waiting", "running", "done", "failed", "skipped"
+WAITING, RUNNING, DONE, FAILED, SKIPPED = (one.value for one in StepOutcome)
 
 
-@dataclass(frozen=True)
-class Server:
-    """A model server to start: its words without a shell, in which {port} and {gpus} are filled in, and its model."""
-
-    argv: tuple[str, ...]
-    model: str
-
-    @classmethod
-    def of(cls, said: Any) -> Server | None:
-        """Read it as it came; None where there is none. Raises KeyError or TypeError for what is none."""
-        return None if said is None else cls(tuple(map(str, said["argv"])), str(said["model"]))
-
-
-@dataclass(frozen=True)
-class Step:
-    """One step: a script for `sh`, with `job` the command that is started as the session's job, or a model server."""
-
-    name: str
-    script: str
-    limit_s: float
-    job: bool = False
-    #: Steps that must be done before this one; where one is not, this one is left out.
-    needs: tuple[str, ...] = ()
-    #: Secrets of the job without which it does not start; it waits until they came.
-    secrets: tuple[str, ...] = ()
-    serve: Server | None = None
-    #: How often a job's command is started at most, and after which exit codes.
-    retry: RetryPolicy = ONCE
-    #: The commands that the job's script runs, one on each GPU; None: the script is the command.
-    queue: QueuedCommands | None = None
-
-
-@dataclass(frozen=True)
-class Plan:
-    """The steps of one machine, in order, and the variables that they start with."""
-
-    id: str
-    environment: Mapping[str, str]
-    steps: tuple[Step, ...]
-
-    @classmethod
-    def of(cls, said: object) -> Plan | None:
-        """Read it as it came; None for what is no plan."""
-        try:
-            steps = tuple(
-                Step(
-                    str(one["name"]),
-                    str(one["script"]),
-                    float(one["limit_s"]),
-                    one.get("job") is True,
-                    tuple(map(str, one.get("needs", ()))),
-                    tuple(map(str, one.get("secrets", ()))),
-                    Server.of(one.get("serve")),
-                    RetryPolicy.of(one),
-                    QueuedCommands.of(one.get("queue")),
-                )
-                for one in said["steps"]  # type: ignore[index] # Checked by the except.
-            )
-            given = said["environment"].items()  # type: ignore[index] # The same.
-            return cls(str(said["id"]), {str(key): str(value) for key, value in given}, steps)  # type: ignore[index]
-        except (KeyError, TypeError, ValueError, AttributeError):
-            return None
+def read_plan(said: object) -> StartupPlan | None:
+    """Read a plan as it came; None for what is none."""
+    try:
+        return from_json(StartupPlan, said)
+    except ValueError:
+        return None
 
 
 @dataclass(frozen=True)
@@ -117,7 +61,7 @@ class StartupProgress:
         except (OSError, ValueError, RecursionError, KeyError, TypeError):
             return cls(path)
 
-    def begin(self, plan: Plan, boot_id: str) -> None:
+    def begin(self, plan: StartupPlan, boot_id: str) -> None:
         """Take over what was done of the same plan. After a reboot, failed steps and a model server run again."""
         again = self.boot_id != boot_id
         before = self.steps if self.plan_id == plan.id else {}

@@ -14,10 +14,8 @@ from typing import Any
 
 from bot.agent.job_process import content, own_program, write_json
 from bot.agent.machine import plain
-from bot.agent.startup.plan import BYTES, FAILED, LOG, PLAN, STEPS, Plan, StartupProgress
-
-#: The most steps that a check-in reports.
-MOST = 16
+from bot.agent.startup.plan import BYTES, FAILED, LOG, PLAN, STEPS, StartupProgress, read_plan
+from bot.wire.checkin import MOST_STEPS
 
 
 @dataclass
@@ -41,7 +39,7 @@ class Startup:
 
     def take(self, said: object) -> None:
         """Keep the plan of an answer and start it. An empty one says that nothing is to be done."""
-        if not isinstance(said, dict) or self.is_known or (said and Plan.of(said) is None):
+        if not isinstance(said, dict) or self.is_known or (said and read_plan(said) is None):
             return
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -67,7 +65,7 @@ class Startup:
 
     def report(self) -> dict[str, Any]:
         """Return what a check-in says of the steps; nothing while none was begun."""
-        steps = list(StartupProgress.read(self.folder.parent / STEPS).steps.values())[:MOST]
+        steps = list(StartupProgress.read(self.folder.parent / STEPS).steps.values())[:MOST_STEPS]
         if not steps:
             return {}
         now_s = self.clock_s()

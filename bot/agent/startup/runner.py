@@ -19,8 +19,9 @@ from bot.agent.job_process import CommandFolder, content
 from bot.agent.memory import of_machine
 from bot.agent.own_folder import folder_of
 from bot.agent.queue.order import FOLDER as QUEUE
-from bot.agent.queue.order import QueuedCommands, QueueOrder
+from bot.agent.queue.order import QueueOrder
 from bot.agent.queue.process import QueueProcess
+from bot.agent.retry_policy import RetryPolicy
 from bot.agent.startup.plan import (
     BYTES,
     DONE,
@@ -31,15 +32,13 @@ from bot.agent.startup.plan import (
     SKIPPED,
     STEPS,
     WAITING,
-    Plan,
-    Server,
     StartupProgress,
-    Step,
+    read_plan,
 )
 from bot.agent.startup.server import TOO_LONG, ModelServer
+from bot.wire.queue import PlannedQueue
+from bot.wire.startup_plan import LEFT_OUT, PlannedServer, PlannedStep, StartupPlan
 
-#: A script ends with this where it has nothing to do here; it is no failure.
-LEFT_OUT = 77
 #: The exit code of a step whose secrets did not come: they are not stored any more, or no answer came for so long.
 NO_SECRET, SECRETS_WAIT_S, LOOK_S = 78, 900.0, 0.5
 #: A model server starts without a shell. Where it has secrets, these words set them first.
@@ -50,7 +49,7 @@ WITH_SECRETS = ("/bin/sh", "-c", '. "$CRED_FILE" || exit; exec "$@"', "sh")
 class Runner:
     """The steps of one plan. `folder` is the agent's, where their log and the job lie."""
 
-    plan: Plan
+    plan: StartupPlan
     progress: StartupProgress
     folder: Path
     clock_s: Callable[[], float] = time.monotonic
@@ -79,9 +78,9 @@ class Runner:
         own = {key: value for key, value in os.environ.items() if not key.startswith("GPU_SHOPPER_")}
         if self.credentials is not None:
             own[CRED_FILE] = str(self.credentials.path)
-        return own | dict(self.plan.environment) | {"STARTUP_FOLDER": str(self.folder)}
+        return own | self.plan.environment | {"STARTUP_FOLDER": str(self.folder)}
 
-    def _missing_secrets(self, step: Step) -> bool:
+    def _missing_secrets(self, step: PlannedStep) -> bool:
         """Wait until an answer had the step's secrets; say in the log which of them it lacked."""
         if not step.secrets or self.credentials is None:
             return False
@@ -96,7 +95,7 @@ class Runner:
                 log.write(f"--- {step.name}\nThe secret {missing[0]} did not come: {why}. The step is not started.\n")
         return bool(missing)
 
-    def _run(self, step: Step) -> int:
+    def _run(self, step: PlannedStep) -> int:
         with (self.folder / LOG).open("ab") as log:
             log.write(f"--- {step.name}\n".encode())
             log.flush()
@@ -122,12 +121,12 @@ class Runner:
                 log.write(f"The step took longer than {step.limit_s:.0f} s and was ended.\n".encode())
                 return TOO_LONG
 
-    def _code(self, step: Step) -> int:
+    def _code(self, step: PlannedStep) -> int:
         if step.serve is not None:
             return self._serve(step, step.serve)
         return self._start_job(step) if step.job else self._run(step)
 
-    def _serve(self, step: Step, server: Server) -> int:
+    def _serve(self, step: PlannedStep, server: PlannedServer) -> int:
         """Start the model server as a process of its own, with the stack's programs first in its PATH, and ask it."""
         with (self.folder / LOG).open("a", encoding="utf-8") as log:
             log.write(f"--- {step.name}\n")
@@ -142,7 +141,7 @@ class Runner:
                 server = replace(server, argv=(*WITH_SECRETS, *server.argv))
             return ModelServer(self.folder, f"{self.plan.id}-{step.name}", server, own, say).start_and_ask(step.limit_s)
 
-    def _start_job(self, step: Step) -> int:
+    def _start_job(self, step: PlannedStep) -> int:
         """Start the job as a process of its own that no dropped connection ends; once only, whatever restarts."""
         if step.queue is not None:
             return self._start_queue(step, step.queue)
@@ -153,20 +152,22 @@ class Runner:
             return 0
         try:
             words, asks = ["/bin/sh", "-c", step.script], self.folder / "asks"
-            state = place.start(name, words, self.folder, self.environment(), step.retry, asks)
+            retry = RetryPolicy(step.attempts, step.retry_codes)
+            state = place.start(name, words, self.folder, self.environment(), retry, asks)
         except (OSError, subprocess.TimeoutExpired) as error:
             with (self.folder / LOG).open("a") as log:
                 log.write(f"--- {step.name}\nThe job can't be started: {error}\n")
             return 127
         return state.exit_code or 0
 
-    def _start_queue(self, step: Step, queue: QueuedCommands) -> int:
+    def _start_queue(self, step: PlannedStep, queue: PlannedQueue) -> int:
         """Keep the queue's order and start its process, which the reporter starts again where it was ended."""
         name = f"{self.plan.id}-{step.name}"
         # The rest is in the environment of the queue's process, and is written nowhere.
         own = {key: value for key, value in self.environment().items() if os.environ.get(key) != value}
         try:
-            QueueOrder(name, queue, step.script, own, step.secrets, step.retry).keep(self.folder / QUEUE)
+            retry = RetryPolicy(step.attempts, step.retry_codes)
+            QueueOrder(name, queue, step.script, own, step.secrets, retry).keep(self.folder / QUEUE)
         except OSError as error:
             with (self.folder / LOG).open("a") as log:
                 log.write(f"--- {step.name}\nThe queue can't be kept: {error}\n")
@@ -182,7 +183,7 @@ def main(_arguments: list[str], /) -> int:
     try:
         lock = os.open(memory.folder / "startup.lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        plan = Plan.of(json.loads(content(memory.folder / PLAN, BYTES)))
+        plan = read_plan(json.loads(content(memory.folder / PLAN, BYTES)))
     except (OSError, ValueError, RecursionError) as error:
         print(f"gpu-shopper-agent: No start-up runs: {error}", file=sys.stderr, flush=True)
         return 1

@@ -15,7 +15,7 @@ from typing import Any
 
 from bot.agent.every_gpu import look
 from bot.agent.job_process import CommandFolder, CommandState, write_json
-from bot.agent.startup.plan import Server
+from bot.wire.startup_plan import PlannedServer
 
 #: The port that model servers use where nobody says another one.
 PORT = 8000
@@ -35,7 +35,7 @@ class ModelServer:
 
     folder: Path
     name: str
-    server: Server
+    server: PlannedServer
     environment: Mapping[str, str]
     say: Callable[[str], None]
     clock_s: Callable[[], float] = time.monotonic

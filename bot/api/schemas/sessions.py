@@ -11,8 +11,8 @@ from pydantic import BaseModel, Field, StrictBool
 from bot.api.schemas import fields
 from bot.api.schemas.base import CommandOut, In, Out, optional
 from bot.rules.nodes.machine_logs import LogSource
-from bot.rules.nodes.machine_report import StepOutcome
 from bot.services.market.offer_fields import GpuCount, GpuName, Id, MaybePricePerHour
+from bot.wire.checkin import StepOutcome
 from ledger.kernel.job_state import JobState
 from ledger.kernel.ports import PortProtocol
 from ledger.kernel.states import SessionState

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from bot.rules.grammar.bad_word import BadWord, show
+from bot.wire.queue import MOST_ATTEMPTS
 
-MOST_ATTEMPTS: Final = 10
 MOST_CODES: Final = 16
 _LARGEST_CODE: Final = 255
 

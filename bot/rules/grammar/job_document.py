@@ -14,9 +14,10 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool
 
-from bot.rules.grammar.queue_words import MOST_COMMANDS, MOST_IN_ALL, commands_in
+from bot.rules.grammar.queue_words import MOST_IN_ALL, commands_in
 from bot.rules.values.mounts import MountMode
 from bot.rules.values.private_keys import LONGEST_KEY
+from bot.wire.queue import MOST_COMMANDS
 
 Text = Annotated[str, Field(max_length=1000)]
 Number = Annotated[Decimal, Field(allow_inf_nan=False, max_digits=30)]

@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from bot.rules.grammar.bad_word import BadWord, show
+from bot.wire.queue import MOST_COMMANDS
 
-#: The most commands of one queue, the most characters of one, and of all as JSON writes them.
-MOST_COMMANDS: Final = 1000
+#: The most characters of one command, and of all of a queue as JSON writes them.
 MOST_CHARACTERS: Final = 1000
 MOST_IN_ALL: Final = 64_000
 _PLACE = re.compile(r"\{([A-Za-z_]\w{0,39})\}", re.ASCII)

@@ -33,4 +33,4 @@ NO_HISTORY = OwnHistory()
 def startup_steps(job: JobRequest) -> tuple[str, ...]:
     """Return the names of the steps that come before the job; none where people start it by hand."""
     plan = plan_startup("", job, {}) if job.run or job.install else None
-    return () if plan is None else tuple(one.name for one in plan.steps if not one.is_job and one.server is None)
+    return () if plan is None else tuple(one.name for one in plan.steps if not one.job and one.serve is None)

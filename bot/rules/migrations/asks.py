@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from bot.rules.nodes.checkins import NodeInstruction
+from bot.wire.checkin import NodeInstruction
 from ledger.kernel.steps.migration_step import OVER, TARGET_MAY_RUN, MigrationStep
 
 #: Seconds between two check-ins of both machines while a run is being moved: both are paid for.

@@ -8,8 +8,8 @@ from enum import Enum, auto
 from typing import Final
 
 from bot.rules.migrations.asks import FAST_S
-from bot.rules.nodes.checkins import NodeStatus, Work
-from bot.rules.nodes.machine_report import StartupStep, StepOutcome
+from bot.rules.nodes.checkins import NodeStatus
+from bot.wire.checkin import StartupStep, StepOutcome, Work
 from ledger.kernel.end_reason import WENT_WELL, WENT_WRONG, EndGroup, EndReason, reasons
 from ledger.kernel.states import ENDED_SESSION, SessionState
 from ledger.kernel.steps.migration_step import TARGET_MAY_RUN, MigrationStep

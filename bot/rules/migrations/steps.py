@@ -16,10 +16,10 @@ from typing import Final
 
 from bot.rules.checkpoints.verification import Newest
 from bot.rules.migrations.machines import Machine, SourceIs, began_below, is_past_save, source_is
-from bot.rules.nodes.checkins import Work
-from bot.rules.nodes.machine_report import RUN, StepOutcome
+from bot.rules.nodes.machine_report import RUN
 from bot.rules.nodes.resume_steps import CHECKPOINT_STEP
 from bot.rules.values.phrases import hours, plural
+from bot.wire.checkin import StepOutcome, Work
 from ledger.kernel.states import ENDABLE_SESSION, RequestState, SessionState
 from ledger.kernel.steps.migration_step import TARGET_MAY_RUN, MigrationStep
 

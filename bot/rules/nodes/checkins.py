@@ -10,89 +10,35 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
-from enum import StrEnum
 from typing import Final, NamedTuple
 
 from bot.rules.nodes.idleness import QuietSince, all_quiet_since, idle_said, quiet_after
-from bot.rules.nodes.machine_report import (
-    RUN,
-    MachineReport,
-    QueueCounts,
-    StepOutcome,
-    activity_words,
-    startup_changed,
-)
-from bot.rules.nodes.queue_results import ReportedResult, taken_after
+from bot.rules.nodes.machine_report import RUN, activity_words, known_by, startup_changed
+from bot.rules.nodes.queue_results import queue_words, taken_after, twentieths
 from bot.rules.nodes.steady_rate import with_rate
 from bot.rules.policy.policy import Policy
 from bot.rules.values.phrases import hours, plural
 from bot.rules.values.serving import SERVING, is_serving
+from bot.wire.checkin import (
+    INTERVAL_S,
+    Checkin,
+    Checkpoint,
+    MachineReport,
+    NodeInstruction,
+    QueueCounts,
+    StepOutcome,
+    Work,
+)
 from ledger.kernel import money
 from ledger.kernel.end_reason import EndReason, Grace
 from ledger.kernel.states import SessionState
 
-#: Seconds between two check-ins of a node.
-INTERVAL_S: Final = 60
 #: An agent whose last report is older says nothing about what its job does now.
 REPORTS_WITHIN: Final = timedelta(seconds=3 * INTERVAL_S)
 #: Within this time before its end, a node is instructed to save.
 SAVE_BEFORE: Final = timedelta(minutes=10)
 #: Of nodes that report, this many must be silent at once, and half of all, to count as our own failure.
 DEAF_LEAST: Final = 4
-
-
-class NodeInstruction(StrEnum):
-    """Name what a node is instructed to do."""
-
-    SAVE = "save"
-    UPLOAD = "upload"
-    PAUSE = "pause"
-    STOP = "stop"
-
-
-class Work(StrEnum):
-    """What a node says about its job."""
-
-    QUEUED = "queued"
-    RUNNING = "running"
-    SAVING = "saving"
-    PAUSED = "paused"
-    DONE = "done"
-    FAILED = "failed"
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the job will not continue."""
-        return self in (Work.DONE, Work.FAILED)
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """Hold one check-in. `utilisation` is percent per GPU; `seq` rises with every check-in of one instance."""
-
-    seq: int
-    utilisation: tuple[Decimal, ...] = ()
-    work: Work = Work.RUNNING
-    #: The exit code of a job that ended, where its agent knows it.
-    job_exit_code: int | None = None
-    #: Above 1 where its command failed before and was started again.
-    job_attempt: int = 1
-    step: int | None = None
-    target_step: int | None = None
-    tokens_per_s: Decimal | None = None
-    idle_since: datetime | None = None
-    checkpoint_step: int | None = None
-    checkpoint_at: datetime | None = None
-    queue: QueueCounts | None = None
-    machine: MachineReport | None = None
-    #: Results of its queue's commands that it thinks are not stored yet.
-    results: tuple[ReportedResult, ...] = ()
-    #: It asks for the plan of its start-up.
-    wants_startup: bool = False
-    #: It asks for the secrets of its job.
-    wants_secrets: bool = False
-    #: The newest signed end that it has: the message and its signature. None where it shows none.
-    signed_end: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +78,7 @@ def is_replay(seen_seq: int, seq: int) -> bool:
     return seq <= seen_seq
 
 
-def after_checkin(before: NodeStatus, report: Report, policy: Policy, now: datetime) -> NodeStatus:
+def after_checkin(before: NodeStatus, report: Checkin, policy: Policy, now: datetime) -> NodeStatus:
     """Update a node's status by one more check-in. Times that a node reports are cut to what can be true."""
     busy = any(one >= policy.idle_below_percent for one in report.utilisation) or not report.utilisation
     idle_since = None
@@ -143,18 +89,19 @@ def after_checkin(before: NodeStatus, report: Report, policy: Policy, now: datet
             least = before.idle_since or before.at or now
             idle_since = min(max(report.idle_since, least), now)
     over_at = None
-    if report.work.is_over:
-        over_at = before.work_over_at if before.work is report.work else now
-    machine = report.machine.known_by(now) if report.machine else before.machine
+    if report.job.is_over:
+        over_at = before.work_over_at if before.work is report.job else now
+    machine = known_by(report.machine, now) if report.machine else before.machine
+    saved = report.checkpoint or Checkpoint()
     again = report.step is None or before.step is None or report.step < before.step
     return NodeStatus(
         seq=report.seq,
         at=now,
         idle_since=idle_since,
-        work=report.work,
+        work=report.job,
         work_over_at=over_at,
-        job_exit_code=report.job_exit_code if report.work.is_over else None,
-        job_attempt=report.job_attempt,
+        job_exit_code=report.job_exit_code if report.job.is_over else None,
+        job_attempt=report.job_attempt or 1,
         utilisation=report.utilisation,
         step=report.step,
         target_step=report.target_step,
@@ -162,15 +109,15 @@ def after_checkin(before: NodeStatus, report: Report, policy: Policy, now: datet
         step_from_at=now if again else before.step_from_at,
         lowest_step=_lowest_step(before.lowest_step, report.step, machine),
         tokens_per_s=report.tokens_per_s,
-        checkpoint_step=report.checkpoint_step,
-        checkpoint_at=min(report.checkpoint_at, now) if report.checkpoint_at else None,
+        checkpoint_step=saved.step,
+        checkpoint_at=min(saved.at, now) if saved.at else None,
         queue=report.queue,
         results_taken=taken_after(before.results_taken, report.results),
         machine=machine,
         rates=with_rate(
             before.rates,
             report.tokens_per_s,
-            is_running=report.work is Work.RUNNING,
+            is_running=report.job is Work.RUNNING,
             is_new_job=report.step is not None and before.step is not None and report.step < before.step,
             is_stuck=report.step is not None and report.step == before.step,
         ),
@@ -192,7 +139,7 @@ def shows_progress(before: NodeStatus, after: NodeStatus) -> bool:
     """
     if before.work is not after.work or before.job_attempt != after.job_attempt:
         return True
-    was, now_is = (found.queue.twentieths if found.queue is not None else (0, 0) for found in (before, after))
+    was, now_is = (twentieths(found.queue) if found.queue is not None else (0, 0) for found in (before, after))
     return was != now_is or startup_changed(before.machine, after.machine)
 
 
@@ -373,7 +320,7 @@ def node_line(found: NodeStatus | None, now: datetime) -> str:
     if found.step is not None:
         said.append(f"step {found.step:,}" + (f" of {found.target_step:,}" if found.target_step else ""))
     if found.queue is not None:
-        said.append(found.queue.words)
+        said.append(queue_words(found.queue))
     if found.tokens_per_s is not None:
         said.append(f"{found.tokens_per_s:,.0f} tokens/s")
     if found.idle_since is not None:

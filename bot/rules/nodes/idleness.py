@@ -11,9 +11,9 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
-from bot.rules.nodes.machine_report import MachineReport
 from bot.rules.policy.policy import Policy
 from bot.rules.values.serving import SERVING, is_serving
+from bot.wire.checkin import MachineReport
 
 
 class IdleSignal(StrEnum):

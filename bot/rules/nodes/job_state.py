@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from bot.rules.nodes.checkins import NodeStatus, Work
-from bot.rules.nodes.machine_report import RUN, QueueCounts, StartupStep, StepOutcome
+from bot.rules.nodes.checkins import NodeStatus
+from bot.rules.nodes.machine_report import RUN
+from bot.rules.nodes.queue_results import queue_words
+from bot.wire.checkin import QueueCounts, StartupStep, StepOutcome, Work
 from ledger.kernel.end_reason import WENT_WELL, WENT_WRONG, EndReason
 from ledger.kernel.job import JobRequest
 from ledger.kernel.job_state import JOB_OVER, JobState
@@ -54,7 +56,7 @@ class JobStatus:
             return f"{self.state} (its start-up failed at {self.failed_step}, exit code {self.exit_code})"
         said = [f"exit code {self.exit_code}"] if self.exit_code is not None else []
         if self.queue is not None:
-            return f"{self.state} ({self.queue.words})"
+            return f"{self.state} ({queue_words(self.queue)})"
         if self.attempts > 1 and self.state is not JobState.QUEUED:
             said.append(f"attempt {self.attempt} of {self.attempts}")
         return f"{self.state} ({', '.join(said)})" if said else str(self.state)
@@ -71,7 +73,7 @@ class JobStatus:
             JobState.INTERRUPTED: "The job was interrupted: its machine ended first",
         }.get(self.state, f"The job is {self.state}")
         if self.queue is not None:
-            return f"{said}, {self.queue.words}."
+            return f"{said}, {queue_words(self.queue)}."
         said += f" with exit code {self.exit_code}" if self.exit_code is not None else ""
         return f"{said} in attempt {self.attempt} of {self.attempts}." if self.attempts > 1 else f"{said}."
 

@@ -5,126 +5,25 @@ All of it is the machine's own word. Only CPU, network and logins decide somethi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
-from decimal import Decimal
-from enum import StrEnum
-from typing import Any, Final, Self
+from typing import Final
 
 from bot.rules.nodes.model_server import SERVE
 from bot.rules.nodes.mount_steps import FILES
 from bot.rules.nodes.stack_scripts import DRIVER, PYTHON_PACKAGES
 from bot.rules.stacks.stack import STACKS
 from bot.rules.values.phrases import plural, seconds_in_words
+from bot.wire.checkin import MachineReport, StartupStep, StepOutcome
 
 #: The step of the start-up that starts the job.
 RUN: Final = "run"
 
 
-@dataclass(frozen=True, slots=True)
-class GpuReport:
-    """One GPU as the machine's driver shows it: memory in MiB, temperature in degrees Celsius."""
-
-    model: str
-    memory_mb: int
-    temperature_c: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class QueueCounts:
-    """How many runs of the job's own queue wait, run, are done, and failed."""
-
-    waiting: int = 0
-    running: int = 0
-    done: int = 0
-    failed: int = 0
-
-    @property
-    def total(self) -> int:
-        """All of them."""
-        return self.waiting + self.running + self.done + self.failed
-
-    @property
-    def twentieths(self) -> tuple[int, int]:
-        """How many twentieths of it ended, and whether any failed: below 20 commands each one counts."""
-        over = self.done + self.failed
-        return (over * 20 // self.total if self.total > 20 else over), int(self.failed > 0)
-
-    @property
-    def words(self) -> str:
-        """Say how far the queue is: `queue 7/12 done, 1 failed`."""
-        failed = f", {self.failed:,} failed" if self.failed else ""
-        return f"queue {self.done:,}/{self.total:,} done{failed}"
-
-
-class StepOutcome(StrEnum):
-    """Say how far one step of a machine's start-up is."""
-
-    WAITING = "waiting"
-    RUNNING = "running"
-    DONE = "done"
-    FAILED = "failed"
-    SKIPPED = "skipped"
-
-
-@dataclass(frozen=True, slots=True)
-class StartupStep:
-    """One step of the start-up: how far it is, how long it took, and its exit code once it ended."""
-
-    name: str
-    state: StepOutcome
-    seconds: int = 0
-    exit_code: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class MachineReport:
-    """What an agent reports beside its job; whatever it does not know is empty.
-
-    `host_key` is the SSH server's, as in a known_hosts file. `startup_step` is the last step of the start script, which
-    ended `startup_s` seconds after the first one; `exit_code` is that of the first step that failed, else 0. CPU and
-    network are averages since the check-in before; `logins` are open SSH logins.
-    """
-
-    gpus: tuple[GpuReport, ...] = ()
-    driver: str = ""
-    cuda: str = ""
-    disk_free_gb: int | None = None
-    host_key: str = ""
-    startup_step: str = ""
-    startup_s: int | None = None
-    exit_code: int | None = None
-    log_tail: str = ""
-    interruption: str = ""
-    steps: tuple[StartupStep, ...] = ()
-    cpu_percent: Decimal | None = None
-    network_kb_s: int | None = None
-    logins: int | None = None
-    last_login_at: datetime | None = None
-
-    @property
-    def failed_step(self) -> StartupStep | None:
-        """The first step of the start-up that failed; None while none did."""
-        return next((one for one in self.steps if one.state is StepOutcome.FAILED), None)
-
-    def is_done(self, step: str) -> bool:
-        """Whether a step of the start-up is done."""
-        return any(one.name == step and one.state is StepOutcome.DONE for one in self.steps)
-
-    @classmethod
-    def of(cls, stored: Mapping[str, Any] | None) -> Self | None:
-        """Read it as it was stored."""
-        if not stored:
-            return None
-        gpus = tuple(GpuReport(**one) for one in stored.get("gpus", ()))
-        steps = tuple(StartupStep(**{**one, "state": StepOutcome(one["state"])}) for one in stored.get("steps", ()))
-        return cls(**{**stored, "gpus": gpus, "steps": steps})
-
-    def known_by(self, now: datetime) -> MachineReport:
-        """Return the report with its times cut to what can be true now."""
-        at = self.last_login_at
-        return self if at is None or at <= now else replace(self, last_login_at=now)
+def known_by(found: MachineReport, now: datetime) -> MachineReport:
+    """Return the report with its times cut to what can be true now."""
+    at = found.last_login_at
+    return found if at is None or at <= now else replace(found, last_login_at=now)
 
 
 def machine_line(found: MachineReport | None) -> str:

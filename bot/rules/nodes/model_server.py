@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Any
 
 from bot.rules.values.serving import is_serving
+from bot.wire.startup_plan import PlannedServer
 from ledger.kernel.job import JobRequest
 
 #: The step's name, and how long the server may take to its first answer: it downloads the model and loads it.
@@ -16,21 +15,6 @@ STACK = "serve"
 #: A model as the Hugging Face Hub names it.
 _MODEL = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}", re.ASCII)
 MODEL_MISSING = "Say which model is served, such as model=Qwen/Qwen2.5-7B-Instruct."
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedServer:
-    """A server with OpenAI's HTTP API: its words without a shell, and the model that it serves.
-
-    The agent fills in {port}, and {gpus}: the largest power of two of GPUs that the machine has.
-    """
-
-    argv: tuple[str, ...]
-    model: str
-
-    def to_json(self) -> dict[str, Any]:
-        """Write it as the agent reads it."""
-        return {"argv": list(self.argv), "model": self.model}
 
 
 def asks_for_server(install: str | None, workload: str) -> bool:

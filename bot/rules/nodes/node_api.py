@@ -12,19 +12,11 @@ from ipaddress import ip_address
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
+from bot.wire.node_api import MOST_PORT, NodeApiClaim
+
 HTTPS_PORT: Final = 443
-MOST_PORT: Final = 65_535
 #: People are notified of another certificate once, and of yet another one not sooner than this.
 TOLD_AGAIN: Final = timedelta(hours=1)
-
-
-@dataclass(frozen=True, slots=True)
-class NodeApiReport:
-    """Hold what a check-in reports of the API: its address or only its port, and its certificate's SHA-256 (hex)."""
-
-    certificate: str
-    url: str | None = None
-    port: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +40,12 @@ class Declared(NamedTuple):
     is_told: bool = False
 
 
-def declared(before: StoredNodeApi, claim: NodeApiReport, host: str | None, now: datetime) -> Declared:
+def declared(before: StoredNodeApi, claim: NodeApiClaim, host: str | None, now: datetime) -> Declared:
     """Judge a machine's claim about its API; `host` is the address that its cloud shows, None while unknown."""
     port = _port(claim, host)
     if isinstance(port, str):
         return Declared(before, port)
-    certificate = claim.certificate.lower()
+    certificate = claim.certificate_sha256.lower()
     if before.certificate in (None, certificate):
         return Declared(replace(before, port=port, certificate=certificate))
     problem = "The certificate changed. People connect to the earlier one only."
@@ -63,7 +55,7 @@ def declared(before: StoredNodeApi, claim: NodeApiReport, host: str | None, now:
     return Declared(replace(before, other=certificate, other_at=now), problem, is_told=True)
 
 
-def _port(claim: NodeApiReport, host: str | None) -> int | str:
+def _port(claim: NodeApiClaim, host: str | None) -> int | str:
     """Return the port that a claim names, or the reason why it names none that can be believed."""
     if claim.url is None:
         return claim.port if claim.port is not None else "Say the port of the API, or its url."

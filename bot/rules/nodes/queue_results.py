@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
+from bot.wire.checkin import QueueCounts, ReportedResult
 
-@dataclass(frozen=True, slots=True)
-class ReportedResult:
-    """How one command of a queue ended, as its machine says. `index` counts its results from 1, as they came."""
 
-    index: int
-    number: int
-    gpu: int
-    exit_code: int | None
-    attempts: int
-    started_at: datetime
-    ended_at: datetime
-    log_tail: str = ""
+def times_by(result: ReportedResult, now: datetime) -> tuple[datetime, datetime]:
+    """Return the start and the end of a command, cut to what can be true now."""
+    ended_at = min(result.ended_at, now)
+    return min(result.started_at, ended_at), ended_at
 
-    def times_by(self, now: datetime) -> tuple[datetime, datetime]:
-        """Return its start and its end, cut to what can be true now."""
-        ended_at = min(self.ended_at, now)
-        return min(self.started_at, ended_at), ended_at
+
+def queue_words(counts: QueueCounts) -> str:
+    """Say how far a queue is: `queue 7/12 done, 1 failed`."""
+    failed = f", {counts.failed:,} failed" if counts.failed else ""
+    return f"queue {counts.done:,}/{counts.total:,} done{failed}"
+
+
+def twentieths(counts: QueueCounts) -> tuple[int, int]:
+    """Say how many twentieths of a queue ended, and whether any failed: below 20 commands each one counts."""
+    over = counts.done + counts.failed
+    return (over * 20 // counts.total if counts.total > 20 else over), int(counts.failed > 0)
 
 
 def taken_after(taken: int, results: Sequence[ReportedResult]) -> int:

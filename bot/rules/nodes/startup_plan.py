@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
-from bot.rules.nodes.model_server import SERVE, SERVE_LIMIT_S, PlannedServer, model_server
+from bot.rules.nodes.model_server import SERVE, SERVE_LIMIT_S, model_server
 from bot.rules.nodes.mount_steps import FILES, FILES_LIMIT_S, files_script
 from bot.rules.nodes.resume_steps import (
     CHECKPOINT_STEP,
@@ -33,14 +32,14 @@ from bot.rules.nodes.stack_scripts import (
 from bot.rules.stacks.stack import STACKS, Stack
 from bot.rules.values.mounts import mounts_of
 from bot.rules.values.repository import Repository
+from bot.wire.queue import PlannedQueue
+from bot.wire.startup_plan import LEFT_OUT, PlannedStep, StartupPlan
 from ledger.kernel.job import JobRequest
 
 #: What people expect on a machine, installed where the image lacks it.
 PACKAGES = ("git", "wget", "curl", "vim", "htop", "tmux")
 #: The most seconds of a step. Another program may hold the lock of apt, right after the first boot above all.
 PACKAGES_LIMIT_S, LOCK_WAIT_S, REPO_LIMIT_S, ENVIRONMENT_LIMIT_S, RUN_LIMIT_S = 900, 300, 900, 30, 60
-#: A script ends with this where it has nothing to do on this machine.
-LEFT_OUT = 77
 
 #: `environment.sh` is read by logins. STARTUP_FOLDER is the agent's folder.
 _ENVIRONMENT = """\
@@ -99,73 +98,10 @@ git log -1 --format='%H %s'
 _EACH = 'eval "${QUEUE_COMMAND?This agent runs no queue.}"'
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedQueue:
-    """The commands of a job's queue that are left, by their numbers, and how many are done or failed already."""
-
-    commands: Mapping[int, str]
-    gpus: int
-    done: int = 0
-    failed: int = 0
-    #: How many commands the whole queue has, where they are dealt to several machines while they work; else 0.
-    dealt_of: int = 0
-
-    @classmethod
-    def of(cls, commands: Sequence[str], gpus: int, over: Collection[int] = (), failed: int = 0) -> PlannedQueue:
-        """Leave out the commands whose numbers are `over`: an earlier machine of the session ran them."""
-        left = {number: one for number, one in enumerate(commands, 1) if number not in over}
-        return cls(left, gpus, len(over) - failed, failed)
-
-    def to_json(self) -> dict[str, Any]:
-        """Write it as the agent reads it."""
-        said = {"commands": list(self.commands.items()), "gpus": self.gpus}
-        said |= {"done": self.done, "failed": self.failed}
-        return said | ({"dealt_of": self.dealt_of} if self.dealt_of else {})
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedStep:
-    """One step: a script for `sh`, or with `is_job` the command that is started as the session's job."""
-
-    name: str
-    script: str
-    limit_s: int
-    is_job: bool = False
-    #: Steps without which this one is left out.
-    needs: tuple[str, ...] = ()
-    #: Names of secrets that it waits for.
-    secrets: tuple[str, ...] = ()
-    #: The model server that is started instead of the script.
-    server: PlannedServer | None = None
-    #: How often the job's command is started at most, and after which exit codes; empty: after each but 0.
-    attempts: int = 1
-    retry_codes: tuple[int, ...] = ()
-    #: The commands that the script runs, one on each GPU.
-    queue: PlannedQueue | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """Write it as the agent reads it."""
-        said = {"name": self.name, "script": self.script, "limit_s": self.limit_s}
-        said |= {"job": self.is_job, "needs": list(self.needs), "secrets": list(self.secrets)}
-        if self.attempts > 1:
-            said |= {"attempts": self.attempts, "retry_codes": list(self.retry_codes)}
-        if self.queue is not None:
-            said |= {"queue": self.queue.to_json()}
-        return said if self.server is None else said | {"serve": self.server.to_json()}
-
-
-@dataclass(frozen=True, slots=True)
-class StartupPlan:
-    """The steps of one machine's start-up, and the variables that they start with. None of them is a secret."""
-
-    id: str
-    environment: Mapping[str, str]
-    steps: tuple[PlannedStep, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        """Write it as the agent reads it."""
-        steps = [one.to_json() for one in self.steps]
-        return {"id": self.id, "environment": dict(self.environment), "steps": steps}
+def queue_left(commands: Sequence[str], gpus: int, over: Collection[int] = (), failed: int = 0) -> PlannedQueue:
+    """Return a queue without the commands whose numbers are `over`: an earlier machine of the session ran them."""
+    left = tuple((number, one) for number, one in enumerate(commands, 1) if number not in over)
+    return PlannedQueue(left, gpus, len(over) - failed, failed)
 
 
 def plan_startup(
@@ -188,7 +124,7 @@ def plan_startup(
     if not any((job.repo, runs, job.install, job.secrets, resume, mounts)):
         return None
     if job.queue and queue is None:
-        queue = PlannedQueue.of(job.queue, job.gpu.count_min)
+        queue = queue_left(job.queue, job.gpu.count_min)
     stack = STACKS.get(job.install or "")
     environment, repo = {**places, **(resume or {})}, Repository.read(job.repo) if job.repo else None
     if repo is not None:
@@ -218,7 +154,7 @@ def plan_startup(
         command = f"{reads}{into}{_EACH if job.queue else job.run}\n"
         script = in_stack(command) if stack else command
         needs += (FILES,) if mounts else ()
-        run = PlannedStep("run", script, RUN_LIMIT_S, is_job=True, needs=needs, secrets=job.secrets)
+        run = PlannedStep("run", script, RUN_LIMIT_S, job=True, needs=needs, secrets=job.secrets)
         steps.append(replace(run, attempts=job.attempts, retry_codes=job.retry_codes, queue=queue))
     return StartupPlan(f"start-{instance_id}", environment, (*steps, *_serving_steps(job)))
 
@@ -228,7 +164,7 @@ def _serving_steps(job: JobRequest) -> list[PlannedStep]:
     server = model_server(job)
     script = f'echo "This agent can\'t start a model server."; exit {LEFT_OUT}'
     needs = (PYTHON_PACKAGES,)
-    step = PlannedStep(SERVE, script, SERVE_LIMIT_S, needs=needs, secrets=job.secrets, server=server)
+    step = PlannedStep(SERVE, script, SERVE_LIMIT_S, needs=needs, secrets=job.secrets, serve=server)
     return [step] if server is not None else []
 
 

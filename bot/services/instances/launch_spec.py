@@ -13,10 +13,10 @@ from bot.rules.market.filters import image_of, least_cuda
 from bot.rules.policy.policy import Policy
 from bot.rules.values.mounts import mounts_of
 from bot.services.grants import reopen, reservations
-from bot.services.nodes.enrollment import AGENT_URL
 from bot.services.runtime.clock_guard import clock_problem
 from bot.services.runtime.context import Context
 from bot.services.runtime.ledger_comparison import compare
+from bot.wire.variables import AGENT_URL
 from ledger.core import Claim, StaleMove, Tx, amend, lock_family, release
 from ledger.kernel.actor import SYSTEM
 from ledger.kernel.grant import Grant, GrantKind

@@ -19,7 +19,7 @@ from bot.rules.migrations.asks import FAST_S
 from bot.rules.migrations.machines import SILENT, Machine, SourceIs
 from bot.rules.migrations.resume import resume_place
 from bot.rules.migrations.steps import Facts, NextStep
-from bot.rules.nodes.checkins import NodeStatus, Work
+from bot.rules.nodes.checkins import NodeStatus
 from bot.services.checkpoints.remote import look
 from bot.services.grants import reopen
 from bot.services.instances.termination import end_session
@@ -29,6 +29,7 @@ from bot.services.notifications import request_message
 from bot.services.notifications.paging import alone
 from bot.services.runtime.clock_guard import clock_problem
 from bot.services.runtime.context import Context
+from bot.wire.checkin import Work
 from ledger.core import StaleMove, Tx, amend, decide
 from ledger.core.migration_steps import forget_inferred_step, note_look, take_look, take_step
 from ledger.kernel.actor import SYSTEM

@@ -9,7 +9,6 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 import hmac
-from dataclasses import dataclass, field
 from typing import Final
 
 from cryptography import x509
@@ -18,6 +17,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import NameOID
 
 from bot.rules.values.labels import LabelKey
+from bot.wire.node_api import NodeIdentity
 
 #: The port that the agent's API listens on.
 API_PORT: Final = 8443
@@ -26,16 +26,7 @@ _SEED: Final = b"gpu-shopper key of the API of a machine, version 1: "
 _FROM, _UNTIL = dt.datetime(2020, 1, 1, tzinfo=dt.UTC), dt.datetime(2120, 1, 1, tzinfo=dt.UTC)
 
 
-@dataclass(frozen=True, slots=True)
-class ApiIdentity:
-    """What a machine serves its API with, in PEM. Callers trust this certificate alone."""
-
-    port: int
-    certificate: str
-    key: str = field(repr=False)
-
-
-def api_identity(labels: LabelKey, instance_id: str) -> ApiIdentity:
+def api_identity(labels: LabelKey, instance_id: str) -> NodeIdentity:
     """Return the identity of an instance; the same each time. Ed25519, because its signatures hold no random part."""
     seed = hmac.digest(labels.key, _SEED + instance_id.encode(), "sha256")
     key = Ed25519PrivateKey.from_private_bytes(seed)
@@ -54,7 +45,7 @@ def api_identity(labels: LabelKey, instance_id: str) -> ApiIdentity:
         .sign(key, None)
     )
     private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
-    return ApiIdentity(API_PORT, made.public_bytes(Encoding.PEM).decode(), private)
+    return NodeIdentity(API_PORT, made.public_bytes(Encoding.PEM).decode(), private)
 
 
 def dns_name(instance_id: str) -> str:

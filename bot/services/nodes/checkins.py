@@ -8,20 +8,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from decimal import Decimal
 from typing import Any
 
 from bot.rules.instances.power import PowerAction
 from bot.rules.migrations.asks import FAST_S, MovedFrom, MovedTo, as_source, as_target
 from bot.rules.migrations.machines import began_below
 from bot.rules.nodes import checkins as rules
-from bot.rules.nodes.checkins import NodeInstruction, NodeStatus, Report, Work
+from bot.rules.nodes.checkins import NodeStatus
 from bot.rules.nodes.host_keys import KeyMatch, compare
-from bot.rules.nodes.idleness import IdleSignal
-from bot.rules.nodes.machine_report import MachineReport, QueueCounts
-from bot.rules.nodes.node_api import Declared, NodeApiReport, declared
+from bot.rules.nodes.node_api import Declared, declared
 from bot.rules.nodes.tokens import JudgedToken, StoredTokens, TokenVerdict, judge_token
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.nodes import (
@@ -35,12 +32,21 @@ from bot.services.nodes import (
     startup,
     token_exchange,
 )
-from bot.services.nodes.api_identity import ApiIdentity, api_identity
+from bot.services.nodes.api_identity import api_identity
 from bot.services.nodes.signed_ends import SignedEnd
 from bot.services.nodes.token_exchange import REPLACED, Presented
 from bot.services.runtime.clock_guard import approved_now
 from bot.services.runtime.commands import Reply, refuse
 from bot.services.runtime.context import Context
+from bot.wire.checkin import (
+    INTERVAL_S,
+    Checkin,
+    CheckinAnswer,
+    NodeInstruction,
+    SignedDeadline,
+    Work,
+)
+from bot.wire.codec import right_fields, to_json
 from ledger.core import Tx
 from ledger.kernel.states import InstanceState, SessionState
 from ledger.kernel.steps.migration_step import OVER, MigrationStep
@@ -52,8 +58,12 @@ from ledger.queries.overspend import Agent
 #: The least time between the starts of two groups, and the most check-ins of one.
 GROUP_EVERY_S = 0.02
 GROUP_MAX = 500
-#: Fields of a machine's report that say how busy it is beside its GPUs.
+#: Fields of a machine's report, and those that say how busy it is beside its GPUs, as a release of before knows them.
+_MACHINE = {"gpus", "driver", "cuda", "disk_free_gb", "host_key", "startup_step", "startup_s", "exit_code", "log_tail"}
+_MACHINE |= {"interruption"}
 _ACTIVITY = ("cpu_percent", "network_kb_s", "logins", "last_login_at")
+#: What of an agent's status has a column of its own; the rest is in `report`.
+_COLUMNS = ("seq", "at", "idle_since", "work", "work_over_at")
 
 #: Cards of sessions in these states say how far the start-up and the job are.
 SHOWS_STARTUP = frozenset({SessionState.PROVISIONING, SessionState.RUNNING})
@@ -63,34 +73,8 @@ STRANGE = refuse(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class CheckinReply:
-    """The reply to an agent: what to do, and the approved end, signed. `ends_at` may be before it."""
-
-    seq: int
-    ends_at: datetime | None
-    message: str
-    signature: str
-    asks: tuple[str, ...]
-    #: The token for its check-ins from now on, where this one exchanged its boot token; stored nowhere.
-    token: str = field(default="", repr=False)
-    #: What it serves its API with, beside a new token; stored nowhere.
-    api: ApiIdentity | None = field(default=None, repr=False)
-    #: The plan of its start-up, where it asked for it; empty where nothing is to be done.
-    startup: dict[str, Any] | None = None
-    #: The secrets of its job by name, where it asked for them with its exchanged token; stored nowhere.
-    secrets: dict[str, str] | None = field(default=None, repr=False)
-    #: Why what it reported about its own API was refused; "" when it was accepted, or when it reported nothing.
-    api_problem: str = ""
-    #: How many results of its queue's commands are stored; it continues behind them.
-    results_taken: int = 0
-    #: The commands that belong to it, by their numbers, where it shares a queue with other machines; else None.
-    commands: tuple[tuple[int, str], ...] | None = None
-    next_in_s: int = rules.INTERVAL_S
-
-
-Taken = CheckinReply | Reply
-_Waiting = tuple[Presented, Report, NodeApiReport | None, "asyncio.Future[Taken]"]
+Taken = CheckinAnswer | Reply
+_Waiting = tuple[Presented, Checkin, "asyncio.Future[Taken]"]
 
 
 @dataclass(slots=True)
@@ -116,18 +100,16 @@ class Checkins:
         self._flusher: asyncio.Task[None] | None = None
         self._next_group_at = 0.0
 
-    async def take(
-        self, token: str, report: Report, claim: NodeApiReport | None = None, nonce: str | None = None
-    ) -> Taken:
-        """Store one check-in and its API's `claim`; a `Reply` refuses it: `unauthenticated` or `replayed`.
+    async def take(self, token: str, report: Checkin) -> Taken:
+        """Store one check-in; a `Reply` refuses it: `unauthenticated` or `replayed`.
 
-        A boot token with a `nonce` is exchanged: the answer has the token for the check-ins from then on.
+        A boot token with a nonce is exchanged: the answer has the token for the check-ins from then on.
         """
-        shown = token_exchange.presented(self._ctx.labels, token, nonce)
+        shown = token_exchange.presented(self._ctx.labels, token, report.nonce)
         if shown is None:
             return STRANGE
         answer: asyncio.Future[Taken] = asyncio.get_running_loop().create_future()
-        self._waiting.append((shown, report, claim, answer))
+        self._waiting.append((shown, report, answer))
         if self._flusher is None or self._flusher.done():
             self._flusher = asyncio.create_task(self._flush(), name="checkins")
         return await answer
@@ -160,9 +142,9 @@ class Checkins:
             changes.plans = await startup.plans(tx, asking & found.keys())
             naming = {shown.instance_id for shown, report, *_ in group if report.wants_secrets} & found.keys()
             changes.secrets = await sent_secrets.for_instances(tx, ctx.policy, ctx.labels, naming)
-            for shown, report, claim, _ in group:
+            for shown, report, _ in group:
                 stands = found.get(shown.instance_id)
-                taken = STRANGE if stands is None else await self._one(tx, changes, stands, shown, report, claim, now)
+                taken = STRANGE if stands is None else await self._one(tx, changes, stands, shown, report, now)
                 answers.append(taken)
             rows = sorted(changes.status.items())
             each = ({"of_instance": k, **columns(one), **node_api.columns(changes.apis[k].api)} for k, one in rows)
@@ -186,8 +168,7 @@ class Checkins:
         changes: _Changes,
         stands: NodeContext,
         shown: Presented,
-        report: Report,
-        claim: NodeApiReport | None,
+        report: Checkin,
         now: datetime,
     ) -> Taken:
         """Judge one check-in of a known instance, and add what it changes."""
@@ -217,7 +198,7 @@ class Checkins:
             if compare(stands.host_key, reported) is KeyMatch.DIFFERENT:
                 changes.is_told |= await host_keys.notify_reported(tx, self._ctx.policy, key, reported, now)
         known = changes.apis[key].api if key in changes.apis else node_api.stored_node_api(node)
-        api = changes.apis[key] = declared(known, claim, stands.host, now) if claim else Declared(known)
+        api = changes.apis[key] = declared(known, report.api, stands.host, now) if report.api else Declared(known)
         if api.is_told:
             changes.is_told = True
             await node_api.notify_changed_certificate(tx, self._ctx.policy, key, known, api.api, now)
@@ -253,7 +234,7 @@ class Checkins:
         token: str,
         until: datetime | None,
         now: datetime,
-    ) -> CheckinReply:
+    ) -> CheckinAnswer:
         node = stands.node
         # By a clock that no cloud has confirmed the machine could end itself too early, so it keeps the end it knows.
         until = until if approved_now(self._ctx.clock) is not None else None
@@ -263,10 +244,9 @@ class Checkins:
         asks, moving = _asks(stands, status, asked)
         api = api_identity(self._ctx.labels, node.instance_id) if token else None
         # A machine that shares a queue gets its next commands with the answers.
-        next_s = FAST_S if moving or stands.dealt_commands else rules.INTERVAL_S
-        return CheckinReply(
-            seq, ends_at, message, signature, asks, api_problem=problem, token=token, api=api, next_in_s=next_s
-        )
+        next_s = FAST_S if moving or stands.dealt_commands else INTERVAL_S
+        deadline = SignedDeadline(message, signature)
+        return CheckinAnswer(seq, ends_at, deadline, asks, next_s, token, api, api_problem=problem)
 
 
 def _with_commands(taken: Taken, shown: Presented, dealt: Mapping[str, queue_dealing.Commands]) -> Taken:
@@ -298,87 +278,21 @@ def _replayed(seen: int) -> Reply:
 
 def node_status(node: Node | Agent) -> NodeStatus:
     """Return the status of an agent as the rules read it, from its row."""
-    said: dict[str, Any] = node.report
-
-    def at(name: str) -> datetime | None:
-        return datetime.fromisoformat(said[name]) if said.get(name) else None
-
-    return NodeStatus(
-        seq=node.seq,
-        at=node.at,
-        idle_since=node.idle_since,
-        work=Work(node.work),
-        work_over_at=node.work_over_at,
-        job_exit_code=said.get("job_exit_code"),
-        job_attempt=said.get("job_attempt", 1),
-        utilisation=tuple(Decimal(one) for one in said.get("utilisation", ())),
-        step=said.get("step"),
-        target_step=said.get("target_step"),
-        step_from=said.get("step_from"),
-        step_from_at=at("step_from_at"),
-        lowest_step=said.get("lowest_step"),
-        tokens_per_s=Decimal(said["tokens_per_s"]) if said.get("tokens_per_s") else None,
-        checkpoint_step=said.get("checkpoint_step"),
-        checkpoint_at=at("checkpoint_at"),
-        queue=QueueCounts(**said["queue"]) if said.get("queue") else None,
-        results_taken=said.get("results_taken", 0),
-        machine=_machine(said),
-        rates=tuple(Decimal(one) for one in said.get("rates", ())),
-        quiet_since={
-            IdleSignal(name): datetime.fromisoformat(at) for name, at in (said.get("quiet_since") or {}).items()
-        },
-    )
-
-
-def _machine(said: dict[str, Any]) -> MachineReport | None:
-    if not said.get("machine"):
-        return None
-    kept = dict(said.get("activity") or {})
-    if "cpu_percent" in kept:
-        kept["cpu_percent"] = Decimal(kept["cpu_percent"])
-    if "last_login_at" in kept:
-        kept["last_login_at"] = datetime.fromisoformat(kept["last_login_at"])
-    return MachineReport.of({**said["machine"], "steps": said.get("steps", ()), **kept})
-
-
-def _plain(value: Decimal | int | datetime) -> str | int:
-    """Return a value as JSON keeps it."""
-    if isinstance(value, datetime):
-        return value.isoformat()
-    return str(value) if isinstance(value, Decimal) else value
+    said: dict[str, Any] = {name: value for name, value in node.report.items() if value is not None}
+    if "machine" in said:
+        parts = [said["machine"], {"steps": said.get("steps", [])}, said.get("activity", {}), said.get("more", {})]
+        said["machine"] = {name: value for part in parts for name, value in part.items()}
+    known = {one: getattr(node, one) for one in _COLUMNS} | {"work": Work(node.work)}
+    return NodeStatus(**(right_fields(NodeStatus, said) | known))
 
 
 def columns(found: NodeStatus) -> dict[str, Any]:
     """Return the columns of an agent's row: the inverse of `node_status`."""
-    machine = asdict(found.machine) if found.machine else None
-    # Apart, because a release of before reads every field of `machine` and does not know these.
-    steps = machine.pop("steps") if machine is not None else ()
-    activity = {name: machine.pop(name) for name in _ACTIVITY} if machine is not None else {}
-    report = {
-        "utilisation": [str(one) for one in found.utilisation],
-        "job_exit_code": found.job_exit_code,
-        "job_attempt": found.job_attempt,
-        "step": found.step,
-        "target_step": found.target_step,
-        "step_from": found.step_from,
-        "step_from_at": found.step_from_at.isoformat() if found.step_from_at else None,
-        "lowest_step": found.lowest_step,
-        "tokens_per_s": str(found.tokens_per_s) if found.tokens_per_s is not None else None,
-        "checkpoint_step": found.checkpoint_step,
-        "checkpoint_at": found.checkpoint_at.isoformat() if found.checkpoint_at else None,
-        "queue": asdict(found.queue) if found.queue else None,
-        "results_taken": found.results_taken,
-        "machine": machine,
-        "rates": [str(one) for one in found.rates],
-        "steps": steps,
-        "quiet_since": {str(name): at.isoformat() for name, at in found.quiet_since.items()},
-        "activity": {name: _plain(value) for name, value in activity.items() if value is not None},
-    }
-    return {
-        "seq": found.seq,
-        "at": found.at,
-        "idle_since": found.idle_since,
-        "work": str(found.work),
-        "work_over_at": found.work_over_at,
-        "report": report,
-    }
+    known = {one: getattr(found, one) for one in _COLUMNS} | {"work": str(found.work)}
+    report = {name: value for name, value in to_json(found, is_whole=True).items() if name not in known}
+    machine = report["machine"] or {}
+    # Apart, because a release of before reads every field of `machine` and of `activity`, and knows no others.
+    report["steps"] = machine.pop("steps", [])
+    report["activity"] = {name: value for name in _ACTIVITY if (value := machine.pop(name, None)) is not None}
+    report["more"] = {name: machine.pop(name) for name in machine.keys() - _MACHINE}
+    return {**known, "report": report}

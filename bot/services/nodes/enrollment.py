@@ -25,14 +25,11 @@ from bot.rules.values.labels import LabelKey
 from bot.services.access.api_keys import pepper
 from bot.services.runtime import agent_archive
 from bot.services.runtime.context import Context
+from bot.wire.variables import AGENT_SHA256, AGENT_URL, FIRST_MESSAGE, FIRST_SIGNATURE, KEY, TOKEN, URL
 from ledger.core import Tx
 from ledger.kernel.ids import bare_id
 from ledger.models import Instance, Node
 
-#: The variables in the environment of an instance; docs/node.md says what an agent does with them.
-URL, TOKEN, KEY = "GPU_SHOPPER_CHECKIN_URL", "GPU_SHOPPER_CHECKIN_TOKEN", "GPU_SHOPPER_CHECKIN_KEY"
-FIRST_MESSAGE, FIRST_SIGNATURE = "GPU_SHOPPER_DEADLINE", "GPU_SHOPPER_DEADLINE_SIGNATURE"
-AGENT_URL, AGENT_SHA256 = "GPU_SHOPPER_AGENT_URL", "GPU_SHOPPER_AGENT_SHA256"
 PATH = "/agent/v1/checkin"
 SHAPE = re.compile(r"(gpu[nc])_([0-9a-hjkmnp-tv-z]{16})_([A-Za-z0-9_-]{43})", re.ASCII)
 _COMPACT: Any = {"separators": (",", ":"), "sort_keys": True}

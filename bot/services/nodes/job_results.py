@@ -7,9 +7,9 @@ from datetime import datetime
 
 from bot.rules.nodes.checkins import NodeStatus
 from bot.rules.nodes.job_state import JobStatus, detailed, ended_job, has_job, job_status
-from bot.rules.nodes.machine_report import QueueCounts
 from bot.services.nodes.checkins import node_status
 from bot.services.notifications.job_ended import record_job
+from bot.wire.checkin import QueueCounts
 from ledger.core import Tx
 from ledger.kernel.job_state import JobState
 from ledger.kernel.states import SessionState

@@ -5,15 +5,16 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from bot.rules.nodes.checkins import Report
+from bot.rules.nodes.queue_results import times_by
+from bot.wire.checkin import Checkin
 from ledger.models import Node
 
 
-def rows(node: Node, report: Report, now: datetime) -> dict[tuple[str, int], dict[str, Any]]:
+def rows(node: Node, report: Checkin, now: datetime) -> dict[tuple[str, int], dict[str, Any]]:
     """Return the rows of the results in one check-in, by session and command."""
     found: dict[tuple[str, int], dict[str, Any]] = {}
     for one in report.results:
-        started_at, ended_at = one.times_by(now)
+        started_at, ended_at = times_by(one, now)
         found[node.session_id, one.number] = {
             "session_id": node.session_id,
             "number": one.number,

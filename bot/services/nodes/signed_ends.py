@@ -15,11 +15,11 @@ from datetime import UTC, datetime
 
 from cryptography.exceptions import InvalidSignature
 
-from bot.rules.nodes.checkins import Report
 from bot.rules.values.labels import LabelKey
 from bot.services.nodes.enrollment import signing_key
 from bot.services.notifications import end_of_session
 from bot.services.runtime import older_ledger
+from bot.wire.checkin import Checkin
 from ledger.core import Tx, amend, lock_family
 from ledger.kernel.states import ENDABLE_SESSION
 from ledger.models import Session
@@ -35,11 +35,11 @@ class SignedEnd:
     ends_at: datetime | None
 
 
-def read(labels: LabelKey, instance_id: str, report: Report) -> SignedEnd | None:
+def read(labels: LabelKey, instance_id: str, report: Checkin) -> SignedEnd | None:
     """Return the end that an agent has; None where it shows none, or one that was not signed here for it."""
     if report.signed_end is None:
         return None
-    message, signature = report.signed_end
+    message, signature = report.signed_end.message, report.signed_end.signature
     try:
         signing_key(labels).public_key().verify(base64.b64decode(signature, validate=True), message.encode())
         content = json.loads(message)

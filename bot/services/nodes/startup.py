@@ -9,14 +9,16 @@ from typing import Any
 from bot.rules.migrations.resume import beside_name, has_folders, own_place, resume_of, resume_variables
 from bot.rules.nodes.checkins import NodeStatus
 from bot.rules.nodes.machine_logs import shown
-from bot.rules.nodes.machine_report import MachineReport
 from bot.rules.nodes.model_server import SERVE
 from bot.rules.nodes.set_environment import set_environment
-from bot.rules.nodes.startup_plan import PlannedQueue, plan_startup
+from bot.rules.nodes.startup_plan import plan_startup, queue_left
 from bot.rules.policy.policy import Policy
 from bot.rules.values.command_text import cli_command
 from bot.services.notifications.request_message import show_again
 from bot.services.people import direct_messages
+from bot.wire.checkin import MachineReport
+from bot.wire.codec import to_json
+from bot.wire.queue import PlannedQueue
 from ledger.core import Tx
 from ledger.kernel.ids import short_id
 from ledger.models import Instance, Request, ResumePoint, Session
@@ -50,11 +52,11 @@ async def plans(tx: Tx, instance_ids: Collection[str]) -> dict[str, dict[str, An
         # A machine that replaces the target continues from a newer checkpoint, or from one without a step in its path.
         resume = _resume_variables(points.get(instance_id)) or (moved.variables if moved else {})
         before = earlier.get(instance_id, NO_RESULTS)
-        queue = PlannedQueue.of(job.queue, one.gpus, before.numbers, before.failed) if job.queue else None
+        queue = queue_left(job.queue, one.gpus, before.numbers, before.failed) if job.queue else None
         if queue is not None and one.nodes > 1:
-            queue = PlannedQueue({}, one.gpus, dealt_of=len(job.queue))
+            queue = PlannedQueue((), one.gpus, dealt_of=len(job.queue))
         plan = plan_startup(instance_id, job, places, queue, resume, waits=moved is not None and not moved.place)
-        found[instance_id] = plan.to_json() if plan is not None else {}
+        found[instance_id] = to_json(plan) if plan is not None else {}
     return found
 
 

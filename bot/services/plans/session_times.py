@@ -7,10 +7,10 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from bot.rules.market.own_history import OwnHistory
-from bot.rules.nodes.machine_report import StepOutcome
 from bot.rules.sizing.start_times import InstanceHistory, OwnTimes, own_times
 from bot.services.market.catalog import ReadRuns
 from bot.services.plans.run_history import measured_runs
+from bot.wire.checkin import StepOutcome
 from ledger.engine.db import Database
 from ledger.kernel.clock import Clock
 from ledger.kernel.end_reason import EndReason

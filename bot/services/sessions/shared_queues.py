@@ -10,7 +10,6 @@ from datetime import datetime, timedelta
 
 from bot.rules.nodes.checkins import EarlyEnd, grace_s, listener_problem
 from bot.rules.nodes.job_state import JobStatus, job_status
-from bot.rules.nodes.machine_report import QueueCounts
 from bot.services.instances.transitions import end_announced
 from bot.services.nodes.checkins import node_status
 from bot.services.nodes.queue_dealing import dealt
@@ -20,6 +19,7 @@ from bot.services.runtime import recovery_mode
 from bot.services.runtime.clock_guard import clock_problem
 from bot.services.runtime.context import Context
 from bot.services.sessions.idle_termination import GAP_S, apply_early_end
+from bot.wire.checkin import QueueCounts
 from ledger.core import Tx, lock_family
 from ledger.kernel.end_reason import EndReason, Grace
 from ledger.kernel.job_state import JobState

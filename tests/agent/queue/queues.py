@@ -8,9 +8,10 @@ from pathlib import Path
 
 from bot.agent.job_process import CommandFolder
 from bot.agent.queue.journal import QueueJournal
-from bot.agent.queue.order import QueuedCommands, QueueOrder
+from bot.agent.queue.order import QueueOrder
 from bot.agent.queue.runner import QueueRunner
 from bot.agent.retry_policy import ONCE, RetryPolicy
+from bot.wire.queue import PlannedQueue
 
 SCRIPT = 'eval "$QUEUE_COMMAND"'
 
@@ -18,7 +19,7 @@ SCRIPT = 'eval "$QUEUE_COMMAND"'
 def order(
     commands: Sequence[str], gpus: int = 2, retry: RetryPolicy = ONCE, secrets: tuple[str, ...] = ()
 ) -> QueueOrder:
-    planned = QueuedCommands(dict(enumerate(commands, 1)), gpus)
+    planned = PlannedQueue(tuple(enumerate(commands, 1)), gpus)
     return QueueOrder("start-1-run", planned, SCRIPT, {"WORD": "here"}, secrets, retry)
 
 

@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from bot.agent.queue.journal import EndedCommand, QueueJournal
-from bot.agent.queue.order import QueuedCommands, QueueOrder
-from bot.agent.queue.process import MOST_RESULTS, QueueProcess
+from bot.agent.queue.order import QueueOrder
+from bot.agent.queue.process import QueueProcess
+from bot.wire.checkin import MOST_RESULTS, CheckinAnswer
+from bot.wire.queue import PlannedQueue
 from tests.agent.queue.queues import SCRIPT, order, results, until
 
 AT = "2026-03-02T12:00:00+00:00"
@@ -42,11 +44,8 @@ def test_a_check_in_counts_and_has_what_was_not_taken(tmp_path: Path) -> None:
     assert said["queue"] == {"waiting": 0, "running": 1, "done": 1, "failed": 1}
     assert [(one["index"], one["number"], one["exit_code"]) for one in said["results"]] == [(1, 1, 0), (2, 2, 4)]
     assert queue.is_reporting
-    queue.take({"results_taken": 2})
+    queue.take(CheckinAnswer(results_taken=2))
     assert (queue.report()["results"], queue.is_reporting) == ([], False)
-    queue.take({"results_taken": "x"})
-    queue.take({})
-    assert queue.taken == 2
 
 
 @pytest.mark.parametrize(("last", "job", "code"), [(0, "done", 0), (9, "failed", 1)])
@@ -57,13 +56,13 @@ def test_the_job_is_over_only_with_the_last_results(tmp_path: Path, last: int, j
     queue = QueueProcess(tmp_path)
     first = queue.report()
     assert (len(first["results"]), first["job"]) == (MOST_RESULTS, "running")
-    queue.take({"results_taken": MOST_RESULTS})
+    queue.take(CheckinAnswer(results_taken=MOST_RESULTS))
     rest = queue.report()
     assert (len(rest["results"]), rest["job"], rest["job_exit_code"]) == (2, job, code)
 
 
 def test_what_earlier_machines_did_counts(tmp_path: Path) -> None:
-    QueueOrder("start-2-run", QueuedCommands({3: "c"}, 1, done=1, failed=1), SCRIPT, {}).keep(tmp_path)
+    QueueOrder("start-2-run", PlannedQueue(((3, "c"),), 1, done=1, failed=1), SCRIPT, {}).keep(tmp_path)
     journal = QueueJournal.read(tmp_path)
     journal.begin(3, 0)
     journal.end(EndedCommand(3, 0, 0, AT, AT))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bot.agent.queue.order import read_order
-from bot.agent.startup.plan import DONE, FAILED, LOG, Plan, StartupProgress
+from bot.agent.startup.plan import DONE, FAILED, LOG, StartupProgress, read_plan
 from bot.agent.startup.runner import Runner
 from tests.agent.queue.queues import results, until
 
@@ -22,7 +22,7 @@ STEP = {
 
 
 def run(folder: Path) -> Runner:
-    plan = Plan.of({"id": "start-1", "environment": {"WORD": "here"}, "steps": [STEP]})
+    plan = read_plan({"id": "start-1", "environment": {"WORD": "here"}, "steps": [STEP]})
     assert plan is not None
     progress = StartupProgress.read(folder / "startup_steps.json")
     progress.begin(plan, "boot")

@@ -12,7 +12,7 @@ import pytest
 
 from bot.agent.job_process import CommandFolder
 from bot.agent.own_folder import FOLDER
-from bot.agent.startup.plan import DONE, FAILED, LOG, RUNNING, SKIPPED, STEPS, Plan, StartupProgress
+from bot.agent.startup.plan import DONE, FAILED, LOG, RUNNING, SKIPPED, STEPS, StartupProgress, read_plan
 from bot.agent.startup.process import Startup
 from bot.agent.startup.runner import Runner
 from tests.agent.test_job_process import until
@@ -27,7 +27,7 @@ def plan_of(*steps: dict[str, Any]) -> dict[str, Any]:
 
 
 def run(folder: Path, *steps: dict[str, Any], boot: str = "boot") -> dict[str, tuple[str, int | None]]:
-    plan = Plan.of(plan_of(*steps))
+    plan = read_plan(plan_of(*steps))
     assert plan is not None
     progress = StartupProgress.read(folder / STEPS)
     progress.begin(plan, boot)
@@ -77,7 +77,7 @@ def test_steps_have_no_token_of_the_agent(tmp_path: Path, monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("said", [None, [], {}, {"id": "x"}, {"id": "x", "environment": {}, "steps": [{}]}])
 def test_what_is_no_plan_is_not_run(said: object) -> None:
-    assert Plan.of(said) is None
+    assert read_plan(said) is None
 
 
 def test_a_broken_file_of_progress_begins_anew(tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def test_the_reporter_starts_the_process(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_a_step_that_runs_reports_its_seconds_until_now(tmp_path: Path) -> None:
-    plan = Plan.of(plan_of(step("one", "true"), step("two", "true")))
+    plan = read_plan(plan_of(step("one", "true"), step("two", "true")))
     assert plan is not None
     progress = StartupProgress.read(tmp_path / STEPS)
     progress.begin(plan, "boot")

@@ -12,9 +12,10 @@ import pytest
 
 from bot.agent.job_process import CommandFolder
 from bot.agent.startup import server
-from bot.agent.startup.plan import DONE, LOG, STEPS, Plan, Server, StartupProgress
+from bot.agent.startup.plan import DONE, LOG, STEPS, StartupProgress, read_plan
 from bot.agent.startup.runner import Runner
 from bot.agent.startup.server import TOO_LONG, ModelServer
+from bot.wire.startup_plan import PlannedServer
 from tests.agent.test_job_process import until
 
 #: A server that answers each call with the next of these: a status, or `close`; the last one stays.
@@ -45,7 +46,13 @@ class Machine:
     def serve(self, *answers: str, limit_s: float = 20, argv: tuple[str, ...] = ()) -> int:
         argv = argv or (sys.executable, "-c", PROGRAM, "{port}", *answers)
         server = ModelServer(
-            self.folder, "start-1-serve", Server(argv, "org/tiny"), {}, self.said.append, self.clock_s, self._pause
+            self.folder,
+            "start-1-serve",
+            PlannedServer(argv, "org/tiny"),
+            {},
+            self.said.append,
+            self.clock_s,
+            self._pause,
         )
         return server.start_and_ask(limit_s)
 
@@ -106,7 +113,7 @@ def test_a_step_of_the_plan_starts_it_again_after_a_reboot(machine: Machine, mon
     monkeypatch.setattr(server, "ASK_EVERY_S", 0.02)
     serve = {"argv": [sys.executable, "-c", PROGRAM, "{port}", "200"], "model": "org/tiny"}
     step = {"name": "serve", "script": "exit 77", "limit_s": 20, "serve": serve}
-    plan = Plan.of({"id": "start-1", "environment": {}, "steps": [step]})
+    plan = read_plan({"id": "start-1", "environment": {}, "steps": [step]})
     assert plan is not None
     for boot in ("one", "one", "two"):
         progress = StartupProgress.read(machine.folder / STEPS)
@@ -115,4 +122,4 @@ def test_a_step_of_the_plan_starts_it_again_after_a_reboot(machine: Machine, mon
         assert progress.steps["serve"].state == DONE
     text = "--- serve\norg/tiny answered a chat completion.\n"
     assert (machine.folder / LOG).read_text() == text * 2
-    assert Plan.of({"id": "start-1", "environment": {}, "steps": [{**step, "serve": {"argv": 1}}]}) is None
+    assert read_plan({"id": "start-1", "environment": {}, "steps": [{**step, "serve": {"argv": 1}}]}) is None

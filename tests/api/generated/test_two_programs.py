@@ -20,10 +20,10 @@ from bot.api.dependencies import ApiSettings, Dependencies
 from bot.rules.access.scopes import PLAIN, Scope
 from bot.rules.budgets.budget import Period
 from bot.services.budgets import setting
-from bot.services.nodes import enrollment
 from bot.services.plans import run_history
 from bot.services.runtime.event_order import number_all
 from bot.services.webhooks import delivery
+from bot.wire import variables
 from ledger.engine.db import Database
 from ledger.kernel.states import InstanceState, RequestState
 from tests.api.door import ADA, Door, opened
@@ -105,7 +105,7 @@ class Town:
         for name, caller in self.callers.items():
             (other,) = [one for one in self.callers if one != name]
             agents = self.w.engine.nodes.running.values()
-            tokens = [one.env.get(enrollment.TOKEN, "") for one in agents]
+            tokens = [one.env.get(variables.TOKEN, "") for one in agents]
             mine = known[f"consumer:{name}"]
             caller.node_token = next((one for one in tokens if f"ins_{one.split('_')[1]}" in mine.ids), "")
             caller.knows(mine.things, known[f"consumer:{other}"].things, [other, f"consumer:{other}"])

@@ -12,7 +12,7 @@ import pytest
 from bot.rules.checkpoints.verification import Newest
 from bot.rules.migrations.machines import Machine, SourceIs, source_is
 from bot.rules.migrations.steps import LIMITS_S, Facts, ends_source, ends_target, next_step
-from bot.rules.nodes.checkins import Work
+from bot.wire.checkin import Work
 from ledger.kernel.end_reason import EndReason
 from ledger.kernel.states import ENDABLE_SESSION, ENDED_SESSION, SessionState
 from ledger.kernel.steps.migration_step import FOLLOWS, OVER, TARGET_MAY_RUN, MigrationStep

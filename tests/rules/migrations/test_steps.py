@@ -11,8 +11,8 @@ import pytest
 from bot.rules.checkpoints.verification import Newest
 from bot.rules.migrations.machines import Machine
 from bot.rules.migrations.steps import LIMITS_S, Facts, has_last_machine, looks_at_store, next_step
-from bot.rules.nodes.checkins import NodeStatus, Work
-from bot.rules.nodes.machine_report import MachineReport, StartupStep, StepOutcome
+from bot.rules.nodes.checkins import NodeStatus
+from bot.wire.checkin import MachineReport, StartupStep, StepOutcome, Work
 from ledger.kernel.end_reason import EndReason
 from ledger.kernel.states import RequestState, SessionState
 from ledger.kernel.steps.migration_step import FOLLOWS, OVER, TARGET_MAY_RUN, MigrationStep

@@ -9,11 +9,8 @@ from decimal import Decimal
 import pytest
 
 from bot.rules.nodes.checkins import (
-    NodeInstruction,
     NodeStatus,
-    Report,
     Watched,
-    Work,
     after_checkin,
     early_end,
     grace_s,
@@ -25,8 +22,17 @@ from bot.rules.nodes.checkins import (
     paused,
     progress,
 )
-from bot.rules.nodes.machine_report import MachineReport, QueueCounts, StartupStep, StepOutcome
 from bot.rules.policy.policy import Policy
+from bot.wire.checkin import (
+    Checkin,
+    Checkpoint,
+    MachineReport,
+    NodeInstruction,
+    QueueCounts,
+    StartupStep,
+    StepOutcome,
+    Work,
+)
 from ledger.kernel.end_reason import EndReason, Grace
 from ledger.kernel.states import SessionState
 
@@ -47,42 +53,59 @@ def test_only_a_greater_number_is_new() -> None:
 
 
 def test_idle_time_begins_when_no_gpu_works_and_a_node_knows_it_better_within_what_can_be_true() -> None:
-    first = after_checkin(NodeStatus(), Report(1, IDLE, idle_since=NOW - 50 * MINUTE), POLICY, NOW)
+    first = after_checkin(NodeStatus(), Checkin(seq=1, utilisation=IDLE, idle_since=NOW - 50 * MINUTE), POLICY, NOW)
     assert first.idle_since == NOW  # Nobody heard it before, so its word about then is not taken.
-    later = after_checkin(first, Report(2, IDLE), POLICY, NOW + MINUTE)
+    later = after_checkin(first, Checkin(seq=2, utilisation=IDLE), POLICY, NOW + MINUTE)
     assert later.idle_since == NOW
-    worked_between = after_checkin(later, Report(3, IDLE, idle_since=NOW + 90 * MINUTE / 60), POLICY, NOW + 2 * MINUTE)
+    worked_between = after_checkin(
+        later, Checkin(seq=3, utilisation=IDLE, idle_since=NOW + 90 * MINUTE / 60), POLICY, NOW + 2 * MINUTE
+    )
     assert worked_between.idle_since == NOW + 90 * MINUTE / 60
     assert (
-        after_checkin(later, Report(3, IDLE, idle_since=NOW + 9 * MINUTE), POLICY, NOW + MINUTE).idle_since
+        after_checkin(
+            later, Checkin(seq=3, utilisation=IDLE, idle_since=NOW + 9 * MINUTE), POLICY, NOW + MINUTE
+        ).idle_since
         == NOW + MINUTE
     )
-    assert after_checkin(later, Report(3, BUSY), POLICY, NOW + MINUTE).idle_since is None
-    assert after_checkin(later, Report(3), POLICY, NOW + MINUTE).idle_since is None  # Nothing measured is not idle.
-    busy = after_checkin(NodeStatus(), Report(1, BUSY), POLICY, NOW)
-    told = after_checkin(busy, Report(2, IDLE, idle_since=NOW + MINUTE / 2), POLICY, NOW + MINUTE)
+    assert after_checkin(later, Checkin(seq=3, utilisation=BUSY), POLICY, NOW + MINUTE).idle_since is None
+    unmeasured = after_checkin(later, Checkin(seq=3), POLICY, NOW + MINUTE)
+    assert unmeasured.idle_since is None
+    busy = after_checkin(NodeStatus(), Checkin(seq=1, utilisation=BUSY), POLICY, NOW)
+    told = after_checkin(busy, Checkin(seq=2, utilisation=IDLE, idle_since=NOW + MINUTE / 2), POLICY, NOW + MINUTE)
     assert told.idle_since == NOW + MINUTE / 2
 
 
 def test_a_job_is_over_since_it_was_first_said_and_checkpoints_are_not_of_the_future() -> None:
     done = after_checkin(
-        NodeStatus(), Report(1, BUSY, Work.DONE, checkpoint_at=NOW + MINUTE, checkpoint_step=9), POLICY, NOW
+        NodeStatus(),
+        Checkin(seq=1, utilisation=BUSY, job=Work.DONE, checkpoint=Checkpoint(9, NOW + MINUTE)),
+        POLICY,
+        NOW,
     )
     assert (done.work_over_at, done.checkpoint_at, done.checkpoint_step) == (NOW, NOW, 9)
-    assert after_checkin(done, Report(2, BUSY, Work.DONE), POLICY, NOW + MINUTE).work_over_at == NOW
-    assert after_checkin(done, Report(2, BUSY, Work.FAILED), POLICY, NOW + MINUTE).work_over_at == NOW + MINUTE
-    assert after_checkin(done, Report(2, BUSY), POLICY, NOW + MINUTE).work_over_at is None
+    assert (
+        after_checkin(done, Checkin(seq=2, utilisation=BUSY, job=Work.DONE), POLICY, NOW + MINUTE).work_over_at == NOW
+    )
+    assert (
+        after_checkin(done, Checkin(seq=2, utilisation=BUSY, job=Work.FAILED), POLICY, NOW + MINUTE).work_over_at
+        == NOW + MINUTE
+    )
+    assert after_checkin(done, Checkin(seq=2, utilisation=BUSY), POLICY, NOW + MINUTE).work_over_at is None
 
 
 def test_the_eta_follows_the_jobs_own_speed_and_starts_anew_with_it() -> None:
-    first = after_checkin(NodeStatus(), Report(1, BUSY, step=100, target_step=1000), POLICY, NOW)
+    first = after_checkin(NodeStatus(), Checkin(seq=1, utilisation=BUSY, step=100, target_step=1000), POLICY, NOW)
     assert progress(first, Decimal(2), NOW) is None  # One step is no speed.
-    second = after_checkin(first, Report(2, BUSY, step=400, target_step=1000), POLICY, NOW + 10 * MINUTE)
+    second = after_checkin(
+        first, Checkin(seq=2, utilisation=BUSY, step=400, target_step=1000), POLICY, NOW + 10 * MINUTE
+    )
     found = progress(second, Decimal(3), NOW + 10 * MINUTE)
     assert found is not None
     assert found.eta == NOW + 30 * MINUTE
     assert found.cost_to_finish_usd == Decimal("1.00")
-    restarted = after_checkin(second, Report(3, BUSY, step=0, target_step=1000), POLICY, NOW + 11 * MINUTE)
+    restarted = after_checkin(
+        second, Checkin(seq=3, utilisation=BUSY, step=0, target_step=1000), POLICY, NOW + 11 * MINUTE
+    )
     assert (restarted.step_from, restarted.step_from_at) == (0, NOW + 11 * MINUTE)
     assert progress(replace(second, work=Work.DONE), Decimal(3), NOW) is None
     assert progress(replace(second, target_step=None), Decimal(3), NOW) is None
@@ -185,7 +208,7 @@ def test_every_grace_has_its_seconds_in_the_policy() -> None:
 
 @pytest.mark.parametrize("work", [Work.QUEUED, Work.SAVING, Work.PAUSED])
 def test_what_a_job_does_besides_running_is_said(work: Work) -> None:
-    found = after_checkin(NodeStatus(), Report(seq=1, work=work), POLICY, NOW)
+    found = after_checkin(NodeStatus(), Checkin(v=2, seq=1, job=work), POLICY, NOW)
     assert f"the job is {work}" in node_line(found, NOW)
     assert found.work_over_at is None
     assert not work.is_over
@@ -210,9 +233,9 @@ def test_an_idle_end_says_what_the_agent_reported_last() -> None:
 
 def test_a_queue_counts_until_the_next_report_without_one() -> None:
     counts = QueueCounts(waiting=2)
-    first = after_checkin(NodeStatus(), Report(seq=1, queue=counts), POLICY, NOW)
+    first = after_checkin(NodeStatus(), Checkin(v=2, seq=1, queue=counts), POLICY, NOW)
     assert first.queue == counts
-    assert after_checkin(first, Report(seq=2), POLICY, NOW).queue is None
+    assert after_checkin(first, Checkin(seq=2), POLICY, NOW).queue is None
 
 
 def test_a_job_and_a_start_up_are_work() -> None:
@@ -236,12 +259,12 @@ def test_a_job_and_a_start_up_are_work() -> None:
 def test_the_lowest_step_counts_from_when_the_start_up_ran_the_command() -> None:
     runs = MachineReport(steps=(StartupStep("run", StepOutcome.DONE),))
     waits = MachineReport(steps=(StartupStep("run", StepOutcome.RUNNING),))
-    before = after_checkin(NodeStatus(), Report(seq=1, step=7, machine=waits), POLICY, NOW)
+    before = after_checkin(NodeStatus(), Checkin(seq=1, step=7, machine=waits), POLICY, NOW)
     assert before.lowest_step is None
-    first = after_checkin(before, Report(seq=2, step=9, machine=runs), POLICY, NOW)
+    first = after_checkin(before, Checkin(seq=2, step=9, machine=runs), POLICY, NOW)
     assert first.lowest_step == 9
-    assert after_checkin(first, Report(seq=3, step=30, machine=runs), POLICY, NOW).lowest_step == 9
-    assert after_checkin(first, Report(seq=3, machine=runs), POLICY, NOW).lowest_step == 9
+    assert after_checkin(first, Checkin(seq=3, step=30, machine=runs), POLICY, NOW).lowest_step == 9
+    assert after_checkin(first, Checkin(seq=3, machine=runs), POLICY, NOW).lowest_step == 9
 
 
 def test_a_replaced_machine_pauses_and_saves_nothing() -> None:

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from bot.rules.nodes.checkins import NodeStatus, Report, Watched, after_checkin, early_end
+from bot.rules.nodes.checkins import NodeStatus, Watched, after_checkin, early_end
 from bot.rules.nodes.idleness import IdleSignal, is_busy, quiet_after, signals
-from bot.rules.nodes.machine_report import MachineReport
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.validation import validated
+from bot.wire.checkin import Checkin, MachineReport
 
 START = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
 POLICY = Policy()
@@ -28,7 +28,7 @@ def reported(minutes: int, policy: Policy = POLICY, busy_at: int = -1, **busy: A
     for minute in range(minutes + 1):
         machine = MachineReport(**RESTS | (busy if busy_at in (minute, -1) else {}))
         now = START + timedelta(minutes=minute)
-        found = after_checkin(found, Report(minute + 1, (Decimal(0),), machine=machine), policy, now)
+        found = after_checkin(found, Checkin(seq=minute + 1, utilisation=(Decimal(0),), machine=machine), policy, now)
     return found
 
 
@@ -69,7 +69,7 @@ def test_the_time_begins_when_the_last_of_them_rests() -> None:
 
 def test_a_busy_gpu_keeps_every_machine() -> None:
     found = reported(60)
-    later = after_checkin(found, Report(99, (Decimal(50),)), POLICY, START + timedelta(minutes=61))
+    later = after_checkin(found, Checkin(seq=99, utilisation=(Decimal(50),)), POLICY, START + timedelta(minutes=61))
     watched = Watched("data", START, START)
     assert early_end(POLICY, later, watched, START + timedelta(minutes=61)) is None
 

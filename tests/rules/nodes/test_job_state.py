@@ -8,9 +8,9 @@ from decimal import Decimal
 
 import pytest
 
-from bot.rules.nodes.checkins import NodeStatus, Work
+from bot.rules.nodes.checkins import NodeStatus
 from bot.rules.nodes.job_state import JobStatus, ended_job, has_job, job_status
-from bot.rules.nodes.machine_report import MachineReport, StartupStep, StepOutcome
+from bot.wire.checkin import MachineReport, StartupStep, StepOutcome, Work
 from ledger.kernel.job import GpuConstraint, JobRequest
 from ledger.kernel.job_state import JOB_OVER, JobState
 from ledger.kernel.states import SessionState

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 
 import pytest
 
-from bot.rules.nodes.checkins import NodeStatus, Report, after_checkin
-from bot.rules.nodes.machine_report import (
-    GpuReport,
-    MachineReport,
-    StartupStep,
-    StepOutcome,
-    activity_words,
-    machine_line,
-    startup_changed,
-    startup_line,
-)
+from bot.rules.nodes.checkins import NodeStatus, after_checkin
+from bot.rules.nodes.machine_report import activity_words, machine_line, startup_changed, startup_line
 from bot.rules.policy.policy import Policy
+from bot.wire.checkin import Checkin, GpuReport, MachineReport, StartupStep, StepOutcome
+from bot.wire.codec import from_json, to_json
 from tests.support.clock import START
 
 CARD = GpuReport("NVIDIA GeForce RTX 4090", 24564, 61)
@@ -48,15 +41,15 @@ def test_a_failed_start_and_an_interruption_are_said() -> None:
 
 
 def test_it_is_read_as_it_was_stored() -> None:
-    assert MachineReport.of(asdict(WHOLE)) == WHOLE
-    assert MachineReport.of(None) is MachineReport.of({}) is None
+    for is_whole in (False, True):
+        assert from_json(MachineReport, to_json(WHOLE, is_whole=is_whole)) == WHOLE
 
 
 def test_a_check_in_without_it_keeps_the_last_one() -> None:
-    first = after_checkin(NodeStatus(), Report(1, machine=WHOLE), Policy(), START)
-    second = after_checkin(first, Report(2), Policy(), START)
+    first = after_checkin(NodeStatus(), Checkin(seq=1, machine=WHOLE), Policy(), START)
+    second = after_checkin(first, Checkin(seq=2), Policy(), START)
     assert second.machine == WHOLE
-    third = after_checkin(second, Report(3, machine=MachineReport(driver="9")), Policy(), START)
+    third = after_checkin(second, Checkin(seq=3, machine=MachineReport(driver="9")), Policy(), START)
     assert third.machine == MachineReport(driver="9")
 
 
@@ -73,7 +66,7 @@ def test_the_steps_of_the_start_up_are_said() -> None:
         "Steps: environment 1 s, packages skipped, repo failed with exit code 128, other runs now, run waits."
     )
     assert found.failed_step == steps[2]
-    assert MachineReport.of(asdict(found)) == found
+    assert from_json(MachineReport, to_json(found)) == found
 
 
 RUNNING = StartupStep("packages", StepOutcome.RUNNING, 41)
@@ -136,7 +129,7 @@ def test_how_busy_it_is_beside_its_gpus_is_said() -> None:
 def test_a_login_of_the_future_was_now() -> None:
     later = MachineReport(last_login_at=START + timedelta(hours=1))
     for report, at in ((later, START), (MachineReport(last_login_at=START - timedelta(1)), START - timedelta(1))):
-        machine = after_checkin(NodeStatus(), Report(1, machine=report), Policy(), START).machine
+        machine = after_checkin(NodeStatus(), Checkin(seq=1, machine=report), Policy(), START).machine
         assert machine is not None
         assert machine.last_login_at == at
 

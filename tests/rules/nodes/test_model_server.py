@@ -7,10 +7,11 @@ from decimal import Decimal
 
 import pytest
 
-from bot.agent.startup.plan import Plan
+from bot.agent.startup.plan import read_plan
 from bot.rules.nodes.model_server import is_model, model_server
 from bot.rules.nodes.startup_plan import plan_startup
 from bot.rules.values.serving import is_serving
+from bot.wire.codec import to_json
 from ledger.kernel.job import GpuConstraint, JobRequest
 
 JOB = JobRequest(GpuConstraint(), Decimal(2), install="serve", workload="serve", model="org/tiny")
@@ -40,7 +41,7 @@ def test_the_agent_reads_it_and_an_agent_of_before_skips_it() -> None:
     plan = plan_startup("ins_1", replace(JOB, run="python bench.py"), {})
     assert plan is not None
     assert [one.name for one in plan.steps][-2:] == ["run", "serve"]
-    read = Plan.of(plan.to_json())
+    read = read_plan(to_json(plan))
     assert read is not None
     last = read.steps[-1]
     assert last.serve is not None

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from decimal import Decimal
 
-from bot.rules.nodes.startup_plan import PlannedQueue, StartupPlan, plan_startup
+from bot.rules.nodes.startup_plan import plan_startup, queue_left
+from bot.wire.codec import to_json
+from bot.wire.startup_plan import StartupPlan
 from ledger.kernel.job import GpuConstraint, JobRequest
 
 JOB = JobRequest(GpuConstraint(count_min=4, count_max=4), Decimal(2), queue=("python a.py", "python b.py"))
@@ -19,15 +21,15 @@ def planned(job: JobRequest, resume: dict[str, str] | None = None) -> StartupPla
 
 def test_a_queue_is_one_step_with_its_commands_and_gpus() -> None:
     last = planned(JOB).steps[-1]
-    assert (last.name, last.is_job) == ("run", True)
+    assert (last.name, last.job) == ("run", True)
     assert last.script == 'eval "${QUEUE_COMMAND?This agent runs no queue.}"\n'
-    said = last.to_json()["queue"]
-    assert said == {"commands": [(1, "python a.py"), (2, "python b.py")], "gpus": 4, "done": 0, "failed": 0}
+    said = to_json(last)["queue"]
+    assert said == {"commands": [[1, "python a.py"], [2, "python b.py"]], "gpus": 4, "done": 0, "failed": 0}
 
 
 def test_a_replacement_gets_what_is_left_of_the_queue() -> None:
-    queue = PlannedQueue.of(("a", "b", "c"), 2, over={1, 3}, failed=1)
-    assert queue.to_json() == {"commands": [(2, "b")], "gpus": 2, "done": 1, "failed": 1}
+    queue = queue_left(("a", "b", "c"), 2, over={1, 3}, failed=1)
+    assert to_json(queue) == {"commands": [[2, "b"]], "gpus": 2, "done": 1, "failed": 1}
 
 
 def test_mounted_files_are_fetched_once_before_the_queue() -> None:
@@ -40,9 +42,9 @@ def test_mounted_files_are_fetched_once_before_the_queue() -> None:
 
 def test_a_command_has_its_attempts() -> None:
     job = JobRequest(GpuConstraint(), Decimal(2), run="python a.py", attempts=3, retry_codes=(75,))
-    said = planned(job).steps[-1].to_json()
+    said = to_json(planned(job).steps[-1])
     assert (said["attempts"], said["retry_codes"]) == (3, [75])
-    assert "attempts" not in planned(replace(job, attempts=1)).steps[-1].to_json()
+    assert "attempts" not in to_json(planned(replace(job, attempts=1)).steps[-1])
 
 
 def test_a_replacement_reads_where_it_resumes_also_without_a_command() -> None:

@@ -7,14 +7,16 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from bot.rules.nodes.checkins import NodeStatus, shows_progress
-from bot.rules.nodes.machine_report import QueueCounts
-from bot.rules.nodes.queue_results import ReportedResult, taken_after
+from bot.rules.nodes.queue_results import taken_after, times_by
+from bot.wire.checkin import QueueCounts, ReportedResult
 
 NOW = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
 
 
 def result(index: int) -> ReportedResult:
-    return ReportedResult(index, index, 0, 0, 1, NOW - timedelta(seconds=9), NOW)
+    return ReportedResult(
+        index=index, number=index, gpu=0, exit_code=0, attempts=1, started_at=NOW - timedelta(seconds=9), ended_at=NOW
+    )
 
 
 def test_the_count_goes_on_without_gaps() -> None:
@@ -25,9 +27,9 @@ def test_the_count_goes_on_without_gaps() -> None:
 
 
 def test_times_are_cut_to_what_can_be_true() -> None:
-    assert result(1).times_by(NOW) == (NOW - timedelta(seconds=9), NOW)
+    assert times_by(result(1), NOW) == (NOW - timedelta(seconds=9), NOW)
     early = NOW - timedelta(seconds=20)
-    assert result(1).times_by(early) == (early, early)
+    assert times_by(result(1), early) == (early, early)
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 
-from bot.agent.startup.plan import Plan
-from bot.rules.nodes.startup_plan import LEFT_OUT, PACKAGES, StartupPlan, plan_startup
+from bot.agent.startup.plan import read_plan
+from bot.rules.nodes.startup_plan import PACKAGES, plan_startup
+from bot.wire.codec import to_json
+from bot.wire.startup_plan import LEFT_OUT, StartupPlan
 from ledger.kernel.job import GpuConstraint, JobRequest
 
 JOB = JobRequest(GpuConstraint(("RTX 4090",)), Decimal(2))
@@ -45,7 +47,7 @@ def test_the_command_runs_in_the_repository_and_only_with_it() -> None:
     assert [one.name for one in plan.steps] == ["environment", "packages", "repo", "run"]
     assert plan.environment == {"DATA_DIR": "/data", "PROJECT_REPO_DIR": "/data/project"}
     last = plan.steps[-1]
-    assert (last.script, last.is_job, last.needs) == ("cd /data/project || exit\npython train.py\n", True, ("repo",))
+    assert (last.script, last.job, last.needs) == ("cd /data/project || exit\npython train.py\n", True, ("repo",))
     alone = planned({}, run="nvidia-smi")
     assert [one.name for one in alone.steps] == ["environment", "packages", "run"]
     assert (alone.steps[-1].script, alone.steps[-1].needs) == ("nvidia-smi\n", ())
@@ -99,7 +101,7 @@ def test_logins_and_the_command_find_the_software_first(tmp_path: Path) -> None:
 
 
 def test_the_agent_reads_the_plan_as_it_is_sent() -> None:
-    read = Plan.of(planned(repo=REPO, run="x").to_json())
+    read = read_plan(to_json(planned(repo=REPO, run="x")))
     assert read is not None
     assert [(one.name, one.job, one.needs) for one in read.steps][-2:] == [
         ("repo", False, ()),

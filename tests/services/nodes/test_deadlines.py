@@ -14,13 +14,13 @@ from bot.agent.deadline import GRACE_S, TRIES_S, Deadline, Signed
 from bot.agent.self_termination import end_machine
 from bot.agent.settings import CLOUD_URL, first_deadline, read
 from bot.rules.instances.fetch_agent import start_agent
-from bot.rules.nodes.checkins import Report
 from bot.services.instances import reconcile
 from bot.services.instances.transitions import ENDED_ITSELF
-from bot.services.nodes.checkins import CheckinReply, Checkins
+from bot.services.nodes.checkins import Checkins
 from bot.services.runtime import recovery_mode
 from bot.services.runtime.agent_archive import AgentArchive
 from bot.services.runtime.clock_guard import GuardedClock
+from bot.wire.checkin import Checkin, CheckinAnswer
 from ledger.core.writes import amend
 from ledger.engine.db import Database
 from ledger.kernel.checkpoint_step import CheckpointStep
@@ -61,12 +61,13 @@ class Node:
         """Accept what its environment says, as at its start."""
         return self.deadline.accept(first_deadline(self.settings.environment))
 
-    async def check_in(self) -> CheckinReply:
+    async def check_in(self) -> CheckinAnswer:
         """Check in, and accept what comes back."""
         self.seq += 1
-        answer = await Checkins(self.w.ctx).take(self.settings.boot_token, Report(self.seq))
-        assert isinstance(answer, CheckinReply)
-        assert self.deadline.accept(Signed(answer.message, answer.signature, self.w.clock.monotonic()))
+        answer = await Checkins(self.w.ctx).take(self.settings.boot_token, Checkin(seq=self.seq))
+        assert isinstance(answer, CheckinAnswer)
+        signed = answer.deadline
+        assert self.deadline.accept(Signed(signed.message, signed.signature, self.w.clock.monotonic()))
         return answer
 
     async def end_itself(self) -> str:

@@ -63,7 +63,7 @@ async def test_each_result_is_stored_once_and_shown(w: World) -> None:
             assert sorted(one.exit_code == 0 for one in await results_of(tx, session_id)) == [False, True]
             plan = (await plans(tx, [instance.id]))[instance.id]
         queue = plan["steps"][-1]["queue"]
-        assert (queue["commands"], queue["done"], queue["failed"]) == ([(3, "python c.py")], 1, 1)
+        assert (queue["commands"], queue["done"], queue["failed"]) == ([[3, "python c.py"]], 1, 1)
         view = await w.session(session_id)
         job = job_of(view)
         assert job is not None

@@ -11,12 +11,12 @@ from decimal import Decimal
 import pytest
 
 from bot.agent.settings import read as read_settings
-from bot.rules.nodes.checkins import Report
 from bot.services.nodes import enrollment, signed_ends
-from bot.services.nodes.checkins import CheckinReply, Checkins
+from bot.services.nodes.checkins import Checkins
 from bot.services.nodes.signed_ends import SignedEnd
 from bot.services.recovery.acceptance import older_facts
 from bot.services.runtime import recovery_mode
+from bot.wire.checkin import Checkin, CheckinAnswer, SignedMessage
 from ledger.engine.db import Database
 from ledger.queries.nodes import NodeContext, node_contexts
 from providers.sandbox.clock import SandboxTiming
@@ -40,9 +40,10 @@ async def context_of(w: World, request_id: str) -> NodeContext:
         return (await node_contexts(tx, [row.id]))[row.id]
 
 
-def shown(w: World, instance: str, number: int, end: datetime | None) -> Report:
+def shown(w: World, instance: str, number: int, end: datetime | None) -> Checkin:
     """A check-in that shows an end as this deployment signs it."""
-    return Report(number + 1, signed_end=enrollment.signed(w.ctx.labels, instance, number, end, w.clock.now()))
+    signed = enrollment.signed(w.ctx.labels, instance, number, end, w.clock.now())
+    return Checkin(seq=number + 1, signed_end=SignedMessage(*signed))
 
 
 async def test_only_what_was_signed_here_for_this_machine_is_read(noded: World) -> None:
@@ -50,11 +51,12 @@ async def test_only_what_was_signed_here_for_this_machine_is_read(noded: World) 
     report = shown(w, "ins_1", 7, end)
     assert signed_ends.read(w.ctx.labels, "ins_1", report) == SignedEnd(7, end)
     assert signed_ends.read(w.ctx.labels, "ins_2", report) is None
-    assert signed_ends.read(w.ctx.labels, "ins_1", Report(8)) is None
-    message, signature = report.signed_end or ("", "")
+    assert signed_ends.read(w.ctx.labels, "ins_1", Checkin(seq=8)) is None
+    assert report.signed_end is not None
+    message, signature = report.signed_end.message, report.signed_end.signature
     forged = message.replace('"n":7', '"n":9')
     for wrong in ((forged, signature), (message, "AAAA"), (message, "no base64"), ("{}", signature)):
-        assert signed_ends.read(w.ctx.labels, "ins_1", Report(8, signed_end=wrong)) is None
+        assert signed_ends.read(w.ctx.labels, "ins_1", Checkin(seq=8, signed_end=SignedMessage(*wrong))) is None
     assert signed_ends.read(w.ctx.labels, "ins_1", shown(w, "ins_1", 8, None)) == SignedEnd(8, None)
 
 
@@ -92,8 +94,8 @@ async def test_a_restored_ledger_learns_a_later_end_from_a_check_in(noded: World
     checkins = Checkins(w.ctx)
     report = replace(shown(w, row.id, 41, until + HOUR), seq=42)
     answer = await checkins.take(token.boot_token, report)
-    assert isinstance(answer, CheckinReply)
-    assert json.loads(answer.message)["deadline_s"] is None
+    assert isinstance(answer, CheckinAnswer)
+    assert json.loads(answer.deadline.message)["deadline_s"] is None
     async with w.ctx.db.read() as tx:
         assert await recovery_mode.is_on(tx)
     session = (await w.view(request_id)).session
@@ -101,8 +103,8 @@ async def test_a_restored_ledger_learns_a_later_end_from_a_check_in(noded: World
     assert session.deadline is not None
     assert int(session.deadline.timestamp()) == int((until + HOUR).timestamp())
     answer = await checkins.take(token.boot_token, replace(report, seq=43))
-    assert isinstance(answer, CheckinReply)
-    assert json.loads(answer.message)["deadline_s"] == int((until + HOUR).timestamp())
+    assert isinstance(answer, CheckinAnswer)
+    assert json.loads(answer.deadline.message)["deadline_s"] == int((until + HOUR).timestamp())
 
 
 async def test_a_later_end_that_an_agent_has_is_taken_into_the_ledger(noded: World) -> None:

@@ -11,11 +11,11 @@ import pytest
 
 from bot.agent.settings import read
 from bot.rules.grammar.run_words import workload
-from bot.rules.nodes.checkins import Report
 from bot.rules.sizing.throughput import tokens_per_s
-from bot.services.nodes.checkins import CheckinReply, Checkins
+from bot.services.nodes.checkins import Checkins
 from bot.services.plans.run_history import measured_runs, record_session
 from bot.services.plans.run_recorder import FIRST, RunRecorder
+from bot.wire.checkin import Checkin, CheckinAnswer
 from ledger.engine.db import Database
 from ledger.kernel.actor import SYSTEM, Actor, ActorKind
 from ledger.kernel.job import GpuConstraint
@@ -51,8 +51,8 @@ async def trained(w: World, rates: list[float], words: tuple[str, ...] = WORK) -
     token = read({**vast.variables(ref), **vast.injected(ref)}).boot_token
     for seq, rate in enumerate(rates, 1):
         w.clock.advance(60)
-        report = Report(seq, (Decimal(97),), step=seq, tokens_per_s=Decimal(str(round(rate, 3))))
-        assert isinstance(await Checkins(w.ctx).take(token, report), CheckinReply)
+        report = Checkin(seq=seq, utilisation=(Decimal(97),), step=seq, tokens_per_s=Decimal(str(round(rate, 3))))
+        assert isinstance(await Checkins(w.ctx).take(token, report), CheckinAnswer)
     await w.end(request_id)
     await w.run(600, 60)
     return request_id

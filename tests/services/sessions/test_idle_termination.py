@@ -9,9 +9,9 @@ from decimal import Decimal
 import pytest
 
 from bot.services.instances import reconcile
-from bot.services.nodes import enrollment
 from bot.services.runtime.commands import FinishSession, KeepRunning, Terminate
 from bot.services.sessions import idle_termination, service
+from bot.wire import variables
 from ledger.engine.db import Database
 from ledger.kernel.states import InstanceState, SessionState
 from ledger.models import Node, Notification, Session
@@ -260,7 +260,7 @@ async def test_every_cloud_hands_the_token_to_the_machine_and_to_nobody_else(
         await pass_time(w, 1)
         node = agent(w)
         assert node.status == 200
-        secret = node.env[enrollment.TOKEN].split("_", 2)[2]
+        secret = node.env[variables.TOKEN].split("_", 2)[2]
         assert secret not in caplog.text
         (row,) = (await w.books()).instances
         async with w.ctx.db.read() as tx:

@@ -9,8 +9,9 @@ from datetime import datetime
 
 from bot.rules.migrations.machines import MEANT_ENDS, SILENT, TRAINS
 from bot.rules.migrations.resume import TargetPlace
-from bot.rules.nodes.machine_report import RUN, StepOutcome
+from bot.rules.nodes.machine_report import RUN
 from bot.services.audit.invariants.world import Violation
+from bot.wire.checkin import StepOutcome
 from ledger.kernel.end_reason import EndReason
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.states import ENDED_SESSION, OPEN_INSTANCE, SessionState
