@@ -35,7 +35,7 @@ from bot.agent.queue.process import SOON_S, QueueProcess
 from bot.agent.settings import MachineSettings
 from bot.agent.startup.process import Startup
 from bot.agent.stop_notice import StopNotice
-from bot.wire.checkin import VERSION, Checkin, CheckinAnswer, SignedMessage
+from bot.wire.checkin import MOST, VERSION, Checkin, CheckinAnswer, SignedMessage
 from bot.wire.codec import from_json, to_json
 
 TIMEOUT_S = 20.0
@@ -100,20 +100,25 @@ class Reporter:
         """Send one check-in and return its answer; None if it was refused or nobody answered (`problem` says why)."""
         if self.queue is not None:
             self.queue.keep_running()  # Also while nobody answers.
-        self.seq = max(self.seq + 1, time.time_ns() // 1_000_000, 1)
+        self.seq = min(max(self.seq + 1, time.time_ns() // 1_000_000, 1), MOST)
         body = json.dumps(to_json(self._checkin(self.look() if self._count else NvmlGpus()))).encode()
         headers = {"Authorization": f"Bearer {self.token or self.settings.boot_token}"}
         headers["Content-Type"] = "application/json"
         call = urllib.request.Request(self.settings.url, body, headers, method="POST")
         try:
             with http_calls.opener().open(call, timeout=self.timeout_s) as reply:
-                answer = from_json(CheckinAnswer, json.loads(reply.read(ANSWER_BYTES)), is_mild=True)
+                content = json.loads(reply.read(ANSWER_BYTES))
         except urllib.error.HTTPError as error:
             self._learn(error)
             self._note_failure(f"{self.settings.url} answered with {error.code}")
             return None
         except http_calls.FAILURES as error:
             self._note_failure(f"{self.settings.url} can't be reached: {error}")
+            return None
+        try:
+            answer = from_json(CheckinAnswer, content, is_lenient=True)
+        except ValueError:
+            self._note_failure(f"{self.settings.url} did not answer as GPU Shopper does")
             return None
         self.token = answer.token or self.token
         self.api.take(answer.api)
@@ -194,7 +199,7 @@ class Reporter:
             said |= self.queue.report() if self.queue is not None else {}
             said["wants_startup"] = self.startup is not None and not self.startup.is_known
             said["wants_secrets"] = bool(self.token) and self.credentials is not None and not self._has_secrets
-        checkin = from_json(Checkin, said if self.token else said | {"nonce": self.nonce}, is_mild=True)
+        checkin = from_json(Checkin, said if self.token else said | {"nonce": self.nonce}, is_lenient=True)
         shows_end = self.shows_end and not self.is_plain
         return replace(checkin, signed_end=self.signed_end if shows_end else None)
 

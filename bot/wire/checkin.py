@@ -222,7 +222,7 @@ class Checkin:
     )
 
     def __post_init__(self) -> None:
-        """Refuse in version 1 what is newer, as a service of before does. Raises ValueError."""
+        """Reject fields of version 2 in a body of version 1, as older services do. Raises ValueError."""
         if self.v == 1 and self.queue is not None:
             raise ValueError('queue is part of version 2 only, so send "v": 2.')
         if self.v == 1 and self.job in (Work.QUEUED, Work.SAVING, Work.PAUSED):

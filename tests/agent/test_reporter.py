@@ -17,7 +17,7 @@ from bot.agent.job_files import JobFiles
 from bot.agent.reporter import LAST_PAUSE_S, SECOND_S, Reporter
 from bot.agent.self_termination import EndCall, calls, end_machine, send
 from bot.agent.settings import CLOUD_URL
-from bot.wire.checkin import CheckinAnswer
+from bot.wire.checkin import MOST, CheckinAnswer
 from bot.wire.codec import from_json
 from tests.agent.service import BROKEN, TOKEN, Call, Service, checkin_answer, service
 
@@ -110,7 +110,7 @@ def test_an_answer_that_somebody_held_back_is_not_passed_on(here: Service) -> No
     "deadline", [None, 7, {}, {"message": "{", "signature": "x"}, {"message": "[]", "signature": ""}]
 )
 def test_an_answer_without_a_readable_end_passes_nothing_on(here: Service, deadline: object) -> None:
-    assert reporter(here).signed(from_json(CheckinAnswer, {"deadline": deadline}, is_mild=True)) == {}
+    assert reporter(here).signed(from_json(CheckinAnswer, {"deadline": deadline}, is_lenient=True)) == {}
 
 
 @pytest.mark.parametrize(
@@ -293,3 +293,17 @@ def test_the_newest_signed_end_is_shown_until_a_service_of_before_refuses_it(her
     assert one.check_in() is not None
     assert "signed_end" not in here.calls[-1].body
     assert here.calls[-1].body["v"] == 2
+
+
+def test_a_number_that_is_too_great_ends_no_reporter(here: Service) -> None:
+    here.answer = lambda _: (409, {"data": {"seq": MOST}})
+    one = reporter(here)
+    assert [one.check_in() for _ in range(3)] == [None] * 3
+    assert [call.body["seq"] for call in here.calls[1:]] == [MOST] * 2
+
+
+def test_an_answer_that_is_no_object_is_not_ours(here: Service) -> None:
+    here.answer = lambda _: (200, ["x"])
+    one = reporter(here)
+    assert one.check_in() is None
+    assert one.problem.endswith("did not answer as GPU Shopper does")

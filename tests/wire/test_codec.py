@@ -1,4 +1,4 @@
-"""The codec: which values a field takes, and what is left out where somebody reads mildly."""
+"""The codec: which values a field takes, and what is left out where somebody reads leniently."""
 
 from __future__ import annotations
 
@@ -30,12 +30,17 @@ from bot.wire.codec import from_json, right_fields, to_json
         ("v", 3, ""),
         ("idle_since", "2026-03-02", "must be a time"),
         ("idle_since", "2026-03-02T09:40:00", "time zone"),
+        ("idle_since", "2026-03-02T09:40:00+00:00:01", "whole minutes"),
+        ("tokens_per_s", 1e12, "12 digits before"),
+        ("tokens_per_s", "0.0000001", "6 decimal places"),
+        ("tokens_per_s", "Infinity", ""),
+        ("nonce", "n" * 43 + "\n", "wrong form"),
         ("nonce", "short", "wrong form"),
         ("checkpoint", 7, "must be an object"),
         ("wants_startup", 1, "must be bool"),
     ],
 )
-def test_a_wrong_field_is_named_and_mildly_left_out(name: str, wrong: object, why: str) -> None:
+def test_a_wrong_field_is_named_and_leniently_left_out(name: str, wrong: object, why: str) -> None:
     said = {"seq": 1, "step": 5, name: wrong}
     with pytest.raises(ValueError, match=f"^{name} .*{why}"):
         from_json(Checkin, said)
@@ -43,15 +48,15 @@ def test_a_wrong_field_is_named_and_mildly_left_out(name: str, wrong: object, wh
 
 
 @pytest.mark.parametrize("wrong", [None, 7, "x", []])
-def test_what_is_no_object_is_refused_mildly_too(wrong: object) -> None:
+def test_what_is_no_object_is_refused_leniently_too(wrong: object) -> None:
     with pytest.raises(ValueError, match="must be an object"):
-        from_json(CheckinAnswer, wrong, is_mild=True)
+        from_json(CheckinAnswer, wrong, is_lenient=True)
 
 
-def test_a_field_that_must_be_there_is_missed_mildly_too() -> None:
+def test_a_field_that_must_be_there_is_missed_leniently_too() -> None:
     for said in ({}, {"seq": 0}):
         with pytest.raises(ValueError, match="seq is missing"):
-            from_json(Checkin, said, is_mild=True)
+            from_json(Checkin, said, is_lenient=True)
 
 
 def test_a_default_is_not_written_so_an_older_reader_takes_the_rest() -> None:
@@ -59,7 +64,7 @@ def test_a_default_is_not_written_so_an_older_reader_takes_the_rest() -> None:
     assert to_json(CheckinAnswer()).keys() == {"seq", "ends_at", "deadline", "asks", "next_in_s"}
 
 
-def test_objects_inside_are_read_mildly_as_well() -> None:
+def test_objects_inside_are_read_leniently_as_well() -> None:
     assert right_fields(Checkin, {"queue": {"done": 7, "failed": -1}}) == {"queue": QueueCounts(done=7)}
 
 

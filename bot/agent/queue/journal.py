@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from bot.agent.job_process import content
+from bot.wire.queue import MOST_COMMANDS
 
 JOURNAL = "journal.jsonl"
 BYTES = 1 << 24
@@ -72,11 +73,13 @@ class QueueJournal:
     def _take(self, line: dict[str, Any]) -> None:
         try:
             number = int(line["number"])
+            if not 1 <= number <= MOST_COMMANDS:
+                return
             if line["kind"] == BEGUN:
                 self.begun.setdefault(number, []).append(int(line["gpu"]))
             elif line["kind"] == ENDED:
-                said = {name: line[name] for name in EndedCommand.__dataclass_fields__ if name in line}
-                self.results.setdefault(number, EndedCommand(**said))
+                fields = {name: line[name] for name in EndedCommand.__dataclass_fields__ if name in line}
+                self.results.setdefault(number, EndedCommand(**fields | {"number": number}))
         except (KeyError, TypeError, ValueError):
             return
 

@@ -6,16 +6,20 @@ import contextlib
 import subprocess
 import sys
 from dataclasses import asdict, dataclass
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 from bot.agent.job_process import own_program
-from bot.agent.queue.journal import JOURNAL, QueueJournal
+from bot.agent.queue.journal import JOURNAL, EndedCommand, QueueJournal
 from bot.agent.queue.order import QueueOrder, keep_dealt, read_order
-from bot.wire.checkin import MOST_RESULTS, CheckinAnswer
+from bot.wire.checkin import MOST_RESULTS, CheckinAnswer, ReportedResult
+from bot.wire.codec import right_fields, to_json
 
 #: How soon the next check-in comes while results wait to be reported.
 SOON_S = 2.0
+#: The log of a result that can't be read.
+UNREADABLE = "Its log can't be read."
 
 
 @dataclass
@@ -79,7 +83,7 @@ class QueueProcess:
                 "done": len(results) - failed + planned.done,
                 "failed": failed + planned.failed,
             },
-            "results": [{"index": self.taken + place, **asdict(one)} for place, one in enumerate(sent, 1)],
+            "results": [_reported(self.taken + place, one) for place, one in enumerate(sent, 1)],
         }
         # A machine that shares its queue may get more commands, so GPU Shopper says when it has no work.
         is_over = not planned.dealt_of and self._is_over(order)
@@ -97,3 +101,11 @@ class QueueProcess:
         if self._journal is None or there != self._read_bytes:
             self._journal, self._read_bytes = QueueJournal.read(self.folder), there
         return self._journal
+
+
+def _reported(index: int, result: EndedCommand) -> dict[str, Any]:
+    """Return a result as a check-in has it. What of it can't be read is unknown, so that no result is missing."""
+    now = to_json(datetime.now(timezone.utc))
+    unknown = {"gpu": 0, "exit_code": None, "attempts": 1, "started_at": now, "ended_at": now, "log_tail": UNREADABLE}
+    content = {"index": index, **asdict(result)}
+    return {name: to_json(part) for name, part in (unknown | right_fields(ReportedResult, content)).items()}

@@ -46,7 +46,7 @@ def test_dealt_commands_run_once_each_and_the_queue_waits_for_more(tmp_path: Pat
 @pytest.mark.parametrize("wrong", ["x", [1], [["a", "b"]], {"a": 1}])
 def test_a_wrong_answer_deals_nothing(tmp_path: Path, shared: QueueOrder, wrong: object) -> None:
     shared.keep(tmp_path)
-    QueueProcess(tmp_path).take(from_json(CheckinAnswer, {"commands": wrong}, is_mild=True))
+    QueueProcess(tmp_path).take(from_json(CheckinAnswer, {"commands": wrong}, is_lenient=True))
     assert read_dealt(tmp_path) == {}
     keep_dealt(tmp_path, [(2, "b")])
     keep_dealt(tmp_path, [(1, "a"), (2, "another")])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
@@ -9,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from bot.agent.queue.journal import EndedCommand, QueueJournal
+from bot.agent.queue.journal import JOURNAL, EndedCommand, QueueJournal
 from bot.agent.queue.order import QueueOrder
 from bot.agent.queue.process import QueueProcess
-from bot.wire.checkin import MOST_RESULTS, CheckinAnswer
+from bot.wire.checkin import MOST_RESULTS, Checkin, CheckinAnswer
+from bot.wire.codec import from_json
 from bot.wire.queue import PlannedQueue
 from tests.agent.queue.queues import SCRIPT, order, results, until
 
@@ -59,6 +61,19 @@ def test_the_job_is_over_only_with_the_last_results(tmp_path: Path, last: int, j
     queue.take(CheckinAnswer(results_taken=MOST_RESULTS))
     rest = queue.report()
     assert (len(rest["results"]), rest["job"], rest["job_exit_code"]) == (2, job, code)
+
+
+@pytest.mark.parametrize("wrong", [{"ended_at": ""}, {"gpu": -1}, {"exit_code": "x"}, {"log_tail": 7}])
+def test_a_result_that_can_not_be_read_is_unknown_and_not_missing(tmp_path: Path, wrong: dict[str, object]) -> None:
+    order(["a", "b", "c"]).keep(tmp_path)
+    ended(tmp_path, 0, 0, 0)
+    lines = [json.loads(line) for line in (tmp_path / JOURNAL).read_text().splitlines()]
+    lines = [line | wrong if (line["kind"], line["number"]) == ("ended", 2) else line for line in lines]
+    lines.append({"kind": "ended", "number": 2**60, "exit_code": 0, "gpu": 0, "started_at": AT, "ended_at": AT})
+    (tmp_path / JOURNAL).write_text("".join(json.dumps(line) + "\n" for line in lines))
+    checkin = from_json(Checkin, {"seq": 1, "v": 2} | QueueProcess(tmp_path).report())
+    assert [(result.index, result.number) for result in checkin.results] == [(1, 1), (2, 2), (3, 3)]
+    assert (checkin.results[0].exit_code, checkin.results[2].log_tail) == (0, "")
 
 
 def test_what_earlier_machines_did_counts(tmp_path: Path) -> None:
