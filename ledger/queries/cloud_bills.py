@@ -21,6 +21,8 @@ from ledger.models import BillLine, GrantRow, Instance, LedgerEntry, Orphan, Ses
 from ledger.queries.rollup import ORPHAN_ID, TOTAL
 
 _CHUNK = 500
+#: When an instance had ended for certain; an end that nobody saw is dated long before its proof.
+_latest_at = func.coalesce(Instance.latest_end_at, Instance.ended_at)
 
 #: A cloud and an account there.
 Account = tuple[str, str]
@@ -124,10 +126,10 @@ async def accounts_and_overdue(
     tx: AsyncSession, of: Collection[Account], since: datetime
 ) -> tuple[list[BillSubject], list[str]]:
     """Return the same, and every instance that ended before then and that no bill has settled, in as many queries."""
-    late = and_(Instance.unsettled_usd.is_not(None), Instance.ended_at < since)
+    late = and_(Instance.unsettled_usd.is_not(None), _latest_at < since)
     query = select(Instance).where(or_(and_(_of(Instance, of), *_gone(since)), late)).order_by(Instance.id)
     rows = list(await tx.scalars(query))
-    overdue = [row.id for row in rows if row.ended_at is not None and row.ended_at < since]
+    overdue = [row.id for row in rows if (row.latest_end_at or row.ended_at or since) < since]
     found = await _filled(tx, [row for row in rows if row.id not in overdue])
     over = select(Orphan).where(_of(Orphan, of), *_gone_orphans(since)).order_by(Orphan.id)
     return found + await _filled_orphans(tx, list(await tx.scalars(over))), overdue
@@ -138,7 +140,7 @@ def _of(model: type[Instance | Orphan], of: Collection[Account]) -> ColumnElemen
 
 
 def _gone(since: datetime) -> tuple[ColumnElement[bool], ...]:
-    return (Instance.state == InstanceState.GONE, Instance.ended_at >= since, Instance.ref.is_not(None))
+    return (Instance.state == InstanceState.GONE, _latest_at >= since, Instance.ref.is_not(None))
 
 
 def _gone_orphans(since: datetime) -> tuple[ColumnElement[bool], ...]:

@@ -133,7 +133,8 @@ async def forget_replica(tx: AsyncSession, own: str) -> None:
     if forgotten is not None:
         insert = insert_for(tx, Mark).values(name=STOPPED, value=own, at=forgotten)
         values = {"at": forgotten, "value": own}
-        await tx.execute(insert.on_conflict_do_update(index_elements=["name"], set_=values))
+        is_later = Mark.at <= forgotten  # Of two that stop together, the last write counts.
+        await tx.execute(insert.on_conflict_do_update(index_elements=["name"], set_=values, where=is_later))
 
 
 async def stopped_at(tx: AsyncSession) -> datetime | None:

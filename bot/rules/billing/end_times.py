@@ -50,16 +50,24 @@ def carried_out(called_at: datetime, shown_at: datetime, lag: timedelta) -> bool
     return shown_at - called_at <= lag
 
 
-def likely_end(row: Evidence, absent_at: Iterable[datetime], heartbeat_at: datetime | None = None) -> datetime:
+def is_dated(row: Evidence) -> bool:
+    """Whether a cloud's reply says when a call ended an instance; a later call says that none does."""
+    called_at, acked_at = row.terminate_called_at, row.terminate_acked_at
+    return acked_at is not None and (called_at is None or called_at <= acked_at)
+
+
+def likely_end(
+    row: Evidence, absent_at: Iterable[datetime], heartbeat_at: datetime | None = None, lag: timedelta = timedelta()
+) -> datetime:
     """Return when an instance ended that is proved to be gone: with the call that ended it, or by the first absence.
 
-    A heartbeat contradicts the absences before it, and a call before it that no reply confirms.
+    A heartbeat contradicts the absences and the calls before it. One that its cloud accepted may have taken `lag`.
     """
     lost_at = min(at for at in absent_at if heartbeat_at is None or at > heartbeat_at)
-    called_at = row.terminate_called_at
-    if called_at is not None and heartbeat_at is not None and called_at < heartbeat_at:
-        called_at = None
-    return min(row.terminate_acked_at or called_at or lost_at, lost_at)
+    ended_at = row.terminate_acked_at or row.terminate_called_at or lost_at
+    if heartbeat_at is not None and heartbeat_at - ended_at > (lag if is_dated(row) else timedelta()):
+        return lost_at
+    return min(ended_at, lost_at)
 
 
 def latest_end(row: Evidence, likely: datetime, proved_at: datetime | None = None) -> datetime:
@@ -72,7 +80,7 @@ def latest_end(row: Evidence, likely: datetime, proved_at: datetime | None = Non
         return row.latest_end_at
     called_at, acked_at = row.terminate_called_at, row.terminate_acked_at
     looked_at = proved_at or max(map(datetime.fromisoformat, row.absent_at), default=None)
-    if acked_at is not None and (called_at is None or called_at <= acked_at):
+    if acked_at is not None and is_dated(row) and likely <= acked_at:
         return max(likely, min(acked_at, looked_at or acked_at))
     return max(likely, proved_at or max(looked_at or likely, called_at or likely))
 

@@ -48,6 +48,10 @@ class EpochEntry:
         """Whether there is anything that a ledger must have; one of a ledger without events names nothing."""
         return bool(self.position or self.events or self.is_restored)
 
+    def is_newer_than(self, other: EpochEntry) -> bool:
+        """Whether it replaces another entry of its replica: one that names something counts more, whatever its time."""
+        return (self.names_something, self.at) >= (other.names_something, other.at)
+
     def with_event(self, event: NamedEvent, at: datetime) -> EpochEntry:
         """Return the entry with one more event, which its ledger has from now on."""
         others = [earlier for earlier in self.events if earlier.id != event.id]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from decimal import Decimal
 
+from bot.rules.billing.end_times import is_dated
 from bot.rules.billing.metering import completed, so_far
 from bot.rules.billing.take_back import BookedPiece, EndedSpan, hours_are_booked, surplus
 from bot.services.billing.metering import accruals, components, entry_key, gpu_billed_from, rule_of
@@ -67,8 +68,9 @@ def _spans(ctx: Context, row: Instance, ended_at: datetime) -> dict[str, EndedSp
 
 
 def _may_be_booked_behind(row: Instance, ended_at: datetime, now: datetime) -> bool:
-    """Whether anything can be booked behind this end: not where a reply dates it, and no hour completed since then."""
-    if ended_at != row.terminate_acked_at or row.status == InstanceStatus.STOPPED:
+    """Whether anything can be booked behind this end: not where a reply dates it, and nothing was cut since then."""
+    is_paused = row.billing_until is not None or row.storage_until is not None or row.status == InstanceStatus.STOPPED
+    if ended_at != row.terminate_acked_at or not is_dated(row) or is_paused:
         return True
     starts = [start for _, start, *_ in components(row, row.billing_from) if start is not None]
     return any(completed(start, now) > completed(start, ended_at) for start in starts)

@@ -248,7 +248,8 @@ async def _absent(ctx: Context, provider: Provider, row: Instance, listing: List
         if proof is None:
             kept = [a.at.isoformat() for a in absences]
             return await amend(tx, Instance, row.id, version=row.version, absent_at=kept, **unseen)
-        ended_at = likely_end(row, (one.at for one in absences), heartbeat_at)
+        lag = timedelta(seconds=provider.capabilities.visibility_lag_s)
+        ended_at = likely_end(row, (one.at for one in absences), heartbeat_at, lag)
         await gone(ctx, tx, row, proof, ended_at, ctx.clock.now())
     if isinstance(provider, Leaves):
         ctx.hints.leftovers.set()

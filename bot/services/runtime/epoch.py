@@ -71,7 +71,7 @@ def restored_content(here: Path, archived: Path, copied_at: datetime) -> bytes:
     """
     newest: dict[str, EpochEntry] = {}
     for entry in (*load(archived), *load(here)):
-        if not entry.is_restored and (entry.replica not in newest or entry.at >= newest[entry.replica].at):
+        if not entry.is_restored and (entry.replica not in newest or entry.is_newer_than(newest[entry.replica])):
             newest[entry.replica] = entry
     mark = EpochEntry(RESTORED, 0, copied_at, is_restored=True)
     return _ADAPTER.dump_json(EpochFile((*newest.values(), mark)))
@@ -223,7 +223,7 @@ class Epoch:
                 if entry.at == _START or (entry.replica, entry.at) in self._dropped:
                     continue
                 # Another replica that runs may have written since this process read its entry.
-                if entry.replica not in newest or entry.at >= newest[entry.replica].at:
+                if entry.replica not in newest or entry.is_newer_than(newest[entry.replica]):
                     newest[entry.replica] = entry
             replace_file(folder / NAME, _ADAPTER.dump_json(EpochFile(tuple(newest.values()))))
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from bot.rules.instances.ledger_age import EpochEntry
 from bot.rules.values.phrases import plural
 from bot.services.runtime.clock_guard import approved_now
 from bot.services.runtime.context import Context
@@ -55,15 +56,17 @@ class CopyUse:
         now = approved_now(ctx.clock)
         if now is None:
             return  # No time of a mark says anything to a clock that no cloud has confirmed, and nothing ends by it.
+        is_behind = _is_behind(copy, ctx.epoch.entries())
         try:
             async with asyncio.timeout(READ_S), ctx.db.read() as tx:
                 marks = await replica_marks(tx)
         except Exception as error:  # noqa: BLE001 # Whatever stops the read, nothing is known of the others.
             log.warning("the replicas of the ledger could not be read (%s)", type(error).__name__)
             self._answers = False
+            self._in_doubt |= is_behind
         else:
             self._answers = True
-            self._in_doubt = any(self._may_know_more(mark, copy, now) for mark in marks)
+            self._in_doubt = is_behind or any(self._may_know_more(mark, copy, now) for mark in marks)
         if self._in_doubt and copy.rows and self._pages < PAGES and await ask_others() is None:
             self._pages += await self.page("copy/doubt", self._doubt(ctx.timing.recovery_page_s))
 
@@ -83,8 +86,8 @@ class CopyUse:
         if not self._pages:
             when = f"Nothing ends from the copy before the second page, in {plural(int(pause_s // 60), 'minute')}."
         return (
-            "GPU Shopper cannot use its ledger, and another replica may have changed it since the copy of what must "
-            f"end was made. {when} If another replica works, stop this process, or set GPU_SHOPPER_REPLICAS."
+            "GPU Shopper cannot use its ledger, and the ledger may have changed since the copy of what must end was "
+            f"made. {when} If another replica works, stop this process, or set GPU_SHOPPER_REPLICAS."
         )
 
     async def allows(self, copy: EndsCopy, ask_others: AskOthers, *, is_refused: bool) -> bool:
@@ -103,3 +106,11 @@ class CopyUse:
                 "shortly before. It ends nothing from its copy, because it cannot ask them: set GPU_SHOPPER_REPLICAS.",
             )
         return not copy.others
+
+
+def _is_behind(copy: EndsCopy, entries: Collection[EpochEntry]) -> bool:
+    """Whether the epoch beside a copy names an event that came after it."""
+    has = copy.epoch
+    return has is not None and any(
+        entry.events and entry.at >= has.at and entry.events[-1] not in has.events for entry in entries
+    )

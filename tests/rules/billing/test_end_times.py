@@ -98,12 +98,15 @@ def test_the_earliest_end_has_the_margin_of_what_nobody_saw() -> None:
         (None, None, 11, 12),
         # The agent reported after a call that no reply confirms, so that call ended nothing.
         (8, None, 11, 12),
+        (9, 8, 11, 12),
+        # One that its cloud accepted may have taken two minutes, and ended nothing that reported later.
         (8, 9, 11, 9),
+        (8, 9, 13, 14),
     ],
 )
 def test_the_likely_end(called: int | None, acked: int | None, heartbeat: int | None, likely: int) -> None:
     seen = None if heartbeat is None else at(heartbeat)
-    assert likely_end(row(called, acked), [at(10), at(12), at(14)], seen) == at(likely)
+    assert likely_end(row(called, acked), [at(10), at(12), at(14)], seen, timedelta(minutes=2)) == at(likely)
 
 
 def test_a_call_was_carried_out_unless_the_cloud_has_the_instance_for_longer_than_its_lag() -> None:

@@ -201,3 +201,14 @@ async def test_a_disk_that_hangs_later_is_waited_for_a_moment_only(
     async with asyncio.timeout(10):
         while not await epoch.works():  # noqa: ASYNC110 # A disk tells nobody.
             await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("ahead", [timedelta(0), timedelta(hours=1)])
+async def test_the_record_of_an_empty_ledger_hides_no_event(db: Database, tmp_path: Path, ahead: timedelta) -> None:
+    """The first start has a clock that is ahead. Then clouds correct it, and something is bought."""
+    epoch = Epoch((tmp_path,), "one")
+    epoch.note(0, None, START + ahead)
+    assert await epoch.write()
+    epoch.note(0, None, START)
+    assert await covered(db, epoch)
+    assert any(entry.events for entry in load(tmp_path))
