@@ -42,6 +42,8 @@ def taken(pieces: list[BookedPiece], end: float, rule: BillingRule = BY_SECOND) 
         # The hour is booked at the new rate, and the step corrects what ran before it.
         ([gpu("rate-20260302T090000000000", "-1", 0.5), gpu("h0", "4", 1)], 0.25, "2.5"),
         ([gpu("rate-20260302T090000000000", "-1", 1.5), gpu("h1", "4", 2)], 0.5, "3"),
+        # A stop at once used no time.
+        ([gpu("stop-0", "1", 0)], 0, "0"),
         # Nothing else is the use of an instance.
         ([gpu("true-up/1", "9", 3)], 1, "0"),
     ],

@@ -302,11 +302,12 @@ async def test_what_replaces_a_machine_of_an_extended_session_holds_the_hours_of
     assert Decimal(grant.hours) == 2
     assert await end(w) == before
     # What is left of both amounts is in the new grant, is set aside with it, and is there once.
+    lost, second = books.instances
     used = sum(one.amount_usd for one in books.entries if one.instance_id == row.id)
     approved = sum(one.total_cap_usd or 0 for one in books.approvals)
-    assert grant.total_cap_usd == approved - used
+    assert lost.unsettled_usd
+    assert grant.total_cap_usd == approved - used - lost.unsettled_usd
     outstanding_usd, _ = await outstanding_of(w)
-    second = books.instances[1]
     async with w.ctx.db.read() as tx:
         left = await hold.left_usd(w.ctx, tx, second, w.clock.now())
     runs = (await w.session(second.session_id)).accrued_usd - used
