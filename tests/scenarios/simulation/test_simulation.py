@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import gc
+import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -15,11 +18,13 @@ __all__ = ["cleaned_up"]
 
 pytestmark = pytest.mark.usefixtures("cleaned_up")
 
+#: A seed that restores an older copy.
+RESTORED = 5050
 #: Each shows something of its own: see the comment beside it. A seed's history changes with the steps of a process, so
 #: what a seed has found is kept as a test of the service, too.
 SEEDS = (
     4,  # A process is killed, and several clouds refuse, lose and delay calls.
-    5050,  # An older copy of the ledger is restored, and an operator adopts a machine that it lacks.
+    RESTORED,  # An older copy of the ledger is restored, and an operator adopts a machine that it lacks.
     4014,  # The previous release starts a moment after a kill, can't use the schema, and ends what is due.
 )
 
@@ -43,6 +48,16 @@ def test_the_same_seed_gives_the_same_history(seed: int, sqlite_template: Path, 
     _take_away_the_killed()
     assert one.digest == other.digest
     assert one.history == other.history
+
+
+def test_a_process_of_its_own_gives_the_same_history(sqlite_template: Path, tmp_path: Path) -> None:
+    """Nothing depends on what a process did before, on threads, or on the order of a set."""
+    record = tmp_path / "seeds.jsonl"
+    command = [sys.executable, "-m", "tests.scenarios.simulation", "--seeds", "1", "--from", str(RESTORED)]
+    subprocess.run([*command, "--record", str(record)], check=True, capture_output=True)
+    outcome = play(RESTORED, sqlite_template, tmp_path)
+    _take_away_the_killed()
+    assert json.loads(record.read_text())["digest"] == outcome.digest
 
 
 def _take_away_the_killed() -> None:
