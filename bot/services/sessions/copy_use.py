@@ -109,8 +109,9 @@ class CopyUse:
 
 
 def _is_behind(copy: EndsCopy, entries: Collection[EpochEntry]) -> bool:
-    """Whether the epoch beside a copy names an event that came after it."""
+    """Whether the maker of a copy named another event in its epoch afterwards; marks show what other replicas did."""
     has = copy.epoch
-    return has is not None and any(
-        entry.events and entry.at >= has.at and entry.events[-1] not in has.events for entry in entries
-    )
+    if has is None:
+        return False
+    named = (entry.events[-1] for entry in entries if entry.replica == has.replica and entry.events)
+    return any(event not in has.events for event in named)
