@@ -51,7 +51,7 @@ class EndsOnly:
     @property
     def doubts(self) -> int:
         """How often it has paged that its copy may be out of date."""
-        return sum("another replica may have changed it" in text for _, text in self.pages)
+        return sum("the ledger may have changed since the copy" in text for _, text in self.pages)
 
     def explains(self, violation: Violation, now: datetime) -> bool:
         """Whether nobody could do what is missing: who announces an unknown outcome needs the ledger."""
