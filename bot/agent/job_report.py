@@ -26,34 +26,34 @@ def job_report(folder: Path) -> dict[str, Any]:
     Of a command that was started as the job, its end and a pause are known here, and count before its own word.
     """
     place = folder / "job"
-    found = _written(place / "report.json")
+    fields = _written(place / "report.json")
     state = CommandFolder(place, "job.log").read()
     if state is None or state.word == "lost":
-        return found
+        return fields
     if _written_s(place / "report.json") < datetime.fromisoformat(state.started_at).timestamp():
-        found = {}  # It is the report of an earlier job.
+        fields = {}  # It is the report of an earlier job.
     if state.word in ("done", "failed"):
         # A job that says that it failed may exit with 0; one that says that it is done may fail afterwards.
-        found["job"] = "failed" if found.get("job") == "failed" else state.word
-        found["job_exit_code"] = shell_code(state.exit_code or 0)
-    elif state.word == "paused" or "job" not in found:
-        found["job"] = state.word
+        fields["job"] = "failed" if fields.get("job") == "failed" else state.word
+        fields["job_exit_code"] = shell_code(state.exit_code or 0)
+    elif state.word == "paused" or "job" not in fields:
+        fields["job"] = state.word
     if state.attempt > 1:
-        found["job_attempt"] = state.attempt
-    return found
+        fields["job_attempt"] = state.attempt
+    return fields
 
 
 def _written(path: Path) -> dict[str, Any]:
     """Return what the job wrote, as far as it is right."""
     try:
-        said = json.loads(content(path, REPORT_BYTES))
-        read = right_fields(Checkin, {name: said[name] for name in FIELDS if name in said})
+        report = json.loads(content(path, REPORT_BYTES))
+        read = right_fields(Checkin, {name: report[name] for name in FIELDS if name in report})
     except (OSError, ValueError, RecursionError, TypeError):
         return {}
     if read.get("tokens_per_s") is not None:
         read["tokens_per_s"] = float(round(read["tokens_per_s"], 3))
     if read.get("queue") is not None:
-        read["queue"] = right_fields(QueueCounts, said["queue"])  # Only what it wrote, also where that is 0.
+        read["queue"] = right_fields(QueueCounts, report["queue"])  # Only what it wrote, also where that is 0.
     saved = read.pop("checkpoint", None)
     if saved is not None and None not in (saved.step, saved.at):  # Only both say what is saved.
         read["checkpoint"] = saved

@@ -83,7 +83,8 @@ def to_json(value: Any, *, is_whole: bool = False) -> Any:
     if isinstance(value, (tuple, list)):
         return [to_json(part, is_whole=is_whole) for part in value]
     if isinstance(value, datetime):
-        return value.isoformat().removesuffix("+00:00") + ("" if value.utcoffset() else "Z")
+        text = value.isoformat()
+        return text.removesuffix("+00:00") + "Z" if text.endswith("+00:00") else text
     if isinstance(value, Decimal):
         return str(value)  # A number of JSON may lose digits where it is read.
     return value.value if isinstance(value, Enum) else value
@@ -107,7 +108,7 @@ def from_json(kind: type[T], value: object, *, is_lenient: bool = False) -> T:
 def right_fields(kind: Any, value: object, *, is_lenient: bool = True) -> dict[str, Any]:
     """Return the fields of a dataclass that are there and right, by their names. Raises ValueError."""
     if not isinstance(value, dict):
-        raise ValueError("must be an object")  # noqa: TRY004 # Whoever reads catches one kind of error.
+        raise ValueError("must be an object")  # noqa: TRY004 # Callers catch one kind of error.
     read = {name: _tried(reader, name, value[name], is_lenient) for name, reader in _readers(kind) if name in value}
     return {name: part for name, part in read.items() if part is not _WRONG}
 

@@ -24,7 +24,7 @@ MOST_WORDS, WORD_CHARACTERS, ALL_CHARACTERS = 256, 16_384, 65_536
 MOST_VARIABLES, MOST_RUNNING, MOST_KEPT = 64, 16, 1000
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}", re.ASCII)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}", re.ASCII)
-_FIELDS = {one.name for one in fields(CommandBody)}
+_FIELDS = {each.name for each in fields(CommandBody)}
 _EXAMPLE = '{"id": "train-1", "command": "start", "argv": ["python", "train.py"], "job": true}'
 
 

@@ -71,5 +71,5 @@ class ApiStatus:
             idle_since=self.reported.get("idle_since"),
             ends_in_s=None if left_s is None else int(left_s - GRACE_S + TRIES_S),
         )
-        said: dict[str, Any] = to_json(use)
-        return said
+        answer: dict[str, Any] = to_json(use)
+        return answer

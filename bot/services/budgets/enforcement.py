@@ -23,7 +23,7 @@ from ledger.kernel.event_kind import EventKind
 from ledger.kernel.states import NotificationKind
 from ledger.models import Request
 from ledger.queries.access import Whose, consumer_of
-from ledger.queries.budgets.open_spend import outstanding_since
+from ledger.queries.budgets.open_spend import outstanding
 from ledger.queries.spend import EVERYBODY, Purse, counted, thresholds_set
 
 OPERATORS = "channel:operators"
@@ -191,7 +191,7 @@ async def _measured(
     for key, scope in scopes:
         purse = await purse_of(ctx, tx, key)
         periods = {Period(name): begins(Period(name), now) for name in limits[scope]}
-        open_usd, rate_usd_h, unsettled = await outstanding_since(tx, purse, periods.values())
+        open_usd, rate_usd_h, unsettled = await outstanding(tx, purse, periods.values())
         for name, limit in limits[scope].items():
             period = Period(name)
             since = periods[period]

@@ -89,19 +89,14 @@ def by_session(*conditions: ColumnElement[bool]) -> Any:
     )
 
 
-async def outstanding(tx: AsyncSession, purse: Purse) -> tuple[Decimal, Decimal]:
-    """Return `(dollars, dollars per hour)` that may still be spent: the largest grant of each approval, once.
-
-    What approvals in advance reserve is part of it.
-    """
-    open_usd, rate_usd_h, _ = await outstanding_since(tx, purse, ())
-    return open_usd, rate_usd_h
-
-
-async def outstanding_since(
+async def outstanding(
     tx: AsyncSession, purse: Purse, since: Collection[datetime | None]
 ) -> tuple[Decimal, Decimal, dict[datetime | None, Decimal]]:
-    """Return the same, and what instances may have cost since each of these times beyond what is booked of them."""
+    """Return `(dollars, dollars per hour)` that may still be spent, and what may have been used and is not booked.
+
+    The first two are the largest grant of each approval, once, with what approvals in advance reserve. The last is what
+    instances may have cost since each of these times beyond what is booked of them.
+    """
     marked = select(UnsettledSpend.session_id)
     changed = by_session(Session.id.in_(marked), *purse.conditions()).subquery()
     every = union_all(

@@ -71,8 +71,8 @@ def test_idle_time_begins_when_no_gpu_works_and_a_node_knows_it_better_within_wh
     unmeasured = after_checkin(later, Checkin(seq=3), POLICY, NOW + MINUTE)
     assert unmeasured.idle_since is None
     busy = after_checkin(NodeStatus(), Checkin(seq=1, utilisation=BUSY), POLICY, NOW)
-    told = after_checkin(busy, Checkin(seq=2, utilisation=IDLE, idle_since=NOW + MINUTE / 2), POLICY, NOW + MINUTE)
-    assert told.idle_since == NOW + MINUTE / 2
+    idle = after_checkin(busy, Checkin(seq=2, utilisation=IDLE, idle_since=NOW + MINUTE / 2), POLICY, NOW + MINUTE)
+    assert idle.idle_since == NOW + MINUTE / 2
 
 
 def test_a_job_is_over_since_it_was_first_said_and_checkpoints_are_not_of_the_future() -> None:

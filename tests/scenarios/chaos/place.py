@@ -165,7 +165,7 @@ class Place:
         self.cuts: CommitCuts | None = None
         #: The workspace's side of Socket Mode; None where Slack's messages come by HTTP.
         self.sockets: FaultySockets | None = None
-        #: Held by whoever reads the ledger, or locks its file, in this program, and by a restore, which replaces it.
+        #: Held by each reader of the ledger, by each lock of its file, and by a restore, which replaces it.
         self.ledger_file, self.ledger_lock = asyncio.Lock(), asyncio.Lock()
         #: What each restore took from the ledger.
         self.lost: list[LostPart] = []

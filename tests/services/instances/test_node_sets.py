@@ -73,7 +73,7 @@ async def test_everything_about_money_counts_all_machines(w: World, cloud: str) 
 
     label = Purse(label="set")
     async with w.ctx.db.read() as tx:
-        reserved_usd, reserved_usd_h = await outstanding(tx, label)
+        reserved_usd, reserved_usd_h = (await outstanding(tx, label, ()))[:2]
     assert reserved_usd == sum(grant.total_cap_usd for grant in grants)
     assert reserved_usd_h == sum(grant.price_cap_usd_h for grant in grants)
 

@@ -22,7 +22,7 @@ __all__ = ["db", "watched"]
 
 
 async def extend(watched: Watched, epoch: Epoch) -> None:
-    """The end is two hours later, which the epoch has on disk before anybody is told."""
+    """The end is two hours later, and the epoch is on disk before people read of it."""
     w, session = watched.w, await watched.session()
     assert session.deadline is not None
     async with w.ctx.db.write() as tx:

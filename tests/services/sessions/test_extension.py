@@ -35,7 +35,7 @@ async def end(w: World) -> datetime:
 
 async def outstanding_of(w: World) -> tuple[Decimal, Decimal]:
     async with w.ctx.db.read() as tx:
-        return await outstanding(tx, EVERYBODY)
+        return (await outstanding(tx, EVERYBODY, ()))[:2]
 
 
 async def extension(w: World) -> Request:

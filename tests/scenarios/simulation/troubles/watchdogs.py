@@ -1,4 +1,4 @@
-"""The end watchdogs of a seed's processes. They look when they are told to, and not every five seconds.
+"""The end watchdogs of a seed's processes. A seed decides when they look, which is not every five seconds.
 
 A real one would cost most of a seed. These look while it matters: right before a trouble stops a process, and until
 what was sent without the ledger is recorded.
