@@ -75,9 +75,9 @@ class Reporter:
     interruption: str = ""
     #: The newest signed end of the service: it shows a ledger that was restored from a copy.
     signed_end: SignedMessage | None = None
-    #: A service of before does not take that end, so it is left out from its refusal on.
+    #: An older service does not take that end, so it is left out from its refusal on.
     shows_end: bool = True
-    #: A service of before takes no version 2, so from its refusal on version 1 is sent.
+    #: An older service takes no version 2, so from its refusal on version 1 is sent.
     is_plain: bool = False
     places: machine.Places = field(default_factory=machine.Places)
     api: ApiProcess = field(default_factory=ApiProcess)

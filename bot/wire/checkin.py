@@ -1,6 +1,6 @@
 """Describe a check-in of the agent, and its answer. The published schema of both is made from this file.
 
-A new field needs a default that says nothing, because services and agents of before do not send it. Version 2 added
+A new field needs a default that says nothing, because older services and agents do not send it. Version 2 added
 `machine` and everything after it.
 """
 

@@ -35,7 +35,7 @@ from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import short_id
 from ledger.kernel.states import InstanceState, NotificationKind
 from ledger.models import Instance
-from ledger.queries.budgets.unsettled import settle_instance
+from ledger.queries.budgets.unsettled import settle_instances
 from ledger.queries.cloud_bills import (
     Account,
     BillSubject,
@@ -88,8 +88,7 @@ async def reconcile_due(ctx: Context) -> int:
         found, overdue = await accounts_and_overdue(tx, read, now - COMPARED)
     if overdue:
         async with ctx.db.write() as tx:
-            for instance_id in overdue:  # No bill came, so its likely end stands.
-                await settle_instance(tx, instance_id)
+            await settle_instances(tx, overdue)  # No bill came, so their likely ends stand.
     return await _true_up(ctx, [(one, billing[one.cloud, one.account].capabilities) for one in found], now)
 
 
@@ -207,7 +206,7 @@ async def book_differences(
 ) -> int:
     """Book the differences between the bill and the ledger, and settle the end. The caller holds its lock."""
     if bill.settles:
-        await settle_instance(tx, one.id)
+        await settle_instances(tx, [one.id])
     number, done = await corrected(tx, one) if bill.differences else 0, 0
     for component, difference in bill.differences.items():
         number += 1

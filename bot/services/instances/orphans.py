@@ -27,7 +27,7 @@ from ledger.kernel.ids import new_id
 from ledger.kernel.proof import Absence, ProofOfEnd
 from ledger.kernel.states import OPEN_INSTANCE, InstanceState, NotificationKind, OrphanState
 from ledger.models import Instance, Orphan
-from ledger.queries.budgets.unsettled import settle_instance
+from ledger.queries.budgets.unsettled import settle_instances
 from ledger.queries.lookups import instances_by_label
 from ledger.queries.nodes import open_exchange
 from ledger.queries.orphans import CountedGone, add_orphan, counted_gone, open_orphans
@@ -258,7 +258,8 @@ async def _first_sighting(ctx: Context, tx: Tx, find: _Find, listing: Listing, n
     if not new:
         return  # Another replica found it meanwhile.
     if find.row is not None and find.row.unsettled_usd is not None and find.row.ref == item.ref:
-        await settle_instance(tx, find.row.id)  # It did not end then, so what followed is booked as the orphan's cost.
+        # It did not end then, so what followed is booked as the orphan's cost.
+        await settle_instances(tx, [find.row.id])
     record(tx, now, SYSTEM, orphan_id, EventKind.ORPHAN_SEEN, after=state, reason=reason)
     if find.waits:
         await announce(tx, now, NotificationKind.ORPHAN_FOUND, orphan_id, destination=OPERATORS)

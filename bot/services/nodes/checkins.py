@@ -58,7 +58,7 @@ from ledger.queries.overspend import Agent
 #: The least time between the starts of two groups, and the most check-ins of one.
 GROUP_EVERY_S = 0.02
 GROUP_MAX = 500
-#: Fields of a machine's report, and those that say how busy it is beside its GPUs, as a release of before knows them.
+#: Fields of a machine's report, and those that say how busy it is beside its GPUs, as the previous release knows them.
 _MACHINE = {"gpus", "driver", "cuda", "disk_free_gb", "host_key", "startup_step", "startup_s", "exit_code", "log_tail"}
 _MACHINE |= {"interruption"}
 _ACTIVITY = ("cpu_percent", "network_kb_s", "logins", "last_login_at")
@@ -291,7 +291,7 @@ def columns(found: NodeStatus) -> dict[str, Any]:
     known = {one: getattr(found, one) for one in _COLUMNS} | {"work": str(found.work)}
     report = {name: value for name, value in to_json(found, is_whole=True).items() if name not in known}
     machine = report["machine"] or {}
-    # Apart, because a release of before reads every field of `machine` and of `activity`, and knows no others.
+    # Apart, because the previous release reads every field of `machine` and of `activity`, and knows no others.
     report["steps"] = machine.pop("steps", [])
     report["activity"] = {name: value for name in _ACTIVITY if (value := machine.pop(name, None)) is not None}
     report["more"] = {name: machine.pop(name) for name in machine.keys() - _MACHINE}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from sqlalchemy import or_, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from ledger.core import lock_family
+from ledger.core import lock_families
 from ledger.kernel.entry_kind import USED
 from ledger.models import Instance, LedgerEntry
 from ledger.queries.rollup import AMOUNT
@@ -26,8 +27,8 @@ async def used_behind(tx: AsyncSession, instance_id: str, at: datetime) -> list[
     return [tuple(row) for row in rows]
 
 
-async def settle_instance(tx: AsyncSession, instance_id: str) -> None:
-    """Note that nothing of an instance's cost is open any more."""
-    await lock_family(tx, Instance, instance_id)
-    mine = (Instance.id == instance_id, Instance.unsettled_usd.is_not(None))
-    await tx.execute(update(Instance).where(*mine).values(unsettled_usd=None))
+async def settle_instances(tx: AsyncSession, instance_ids: Collection[str]) -> None:
+    """Note that nothing of these instances' cost is open any more, in a fixed number of statements."""
+    await lock_families(tx, instance_ids)
+    theirs = (Instance.id.in_(instance_ids), Instance.unsettled_usd.is_not(None))
+    await tx.execute(update(Instance).where(*theirs).values(unsettled_usd=None))
