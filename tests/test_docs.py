@@ -21,8 +21,8 @@ from bot.cli.pages.codes import SENT_BY
 from bot.cli.pages.markdown import table
 from bot.cli.pages.settings import SUBJECTS
 from bot.clock import SystemClock
-from bot.rules.grammar.job_document import JobDocument
 from bot.rules.grammar.parser import GrammarError, ParsedCommand, parse
+from bot.rules.jobs.document import JobDocument
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.timing import Timing
 from bot.rules.values.reply_code import ReplyCode

@@ -9,7 +9,7 @@ import asyncio
 from collections import OrderedDict
 from dataclasses import dataclass, field
 
-from bot.rules.grammar.market_words import SortKey
+from bot.rules.market.sort_key import SortKey
 from bot.services.market.document import market_page
 from bot.services.runtime.context import Context
 from ledger.kernel.job import JobRequest

@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from bot.rules.grammar.bad_word import BadWord, show
 from bot.rules.grammar.commands import BY_NAME
 from bot.rules.grammar.job import Draft, pair
-from bot.rules.grammar.job_words import KEYS, LIMIT_WORDS, hours_of
-from bot.rules.grammar.run_words import run_word
+from bot.rules.jobs.facets import NARROWING, WORD_OF
+from bot.rules.jobs.words import hours_of
+from bot.rules.jobs.work import run_word
 from bot.rules.policy import job_bounds
 from bot.rules.policy.policy import Policy
+from bot.rules.values.bad_word import BadWord, show
 from bot.rules.values.phrases import read_amount
 from bot.rules.values.secret_names import value_problem
 from bot.rules.values.text import UnclosedQuote, WordToken, clean, tokens
@@ -81,8 +82,8 @@ def _words(block: str, text: str) -> Iterator[WordToken]:
         return
     for token in tokens(text):
         key, equals, _ = token.value.lower().partition("=")
-        if block == "limits" and not (equals and key in KEYS and KEYS[key].key in LIMIT_WORDS):
-            raise BadWord(f"{show(token.value)} is not a limit; there are {', '.join(LIMIT_WORDS)}.")
+        if block == "limits" and not (equals and key in WORD_OF and WORD_OF[key].narrows):
+            raise BadWord(f"{show(token.value)} is not a limit; there are {', '.join(NARROWING)}.")
         if block == "work" and not (equals and run_word(key)):
             raise BadWord(f"{show(token.value)} does not describe a run; write model=7B tokens=2B.")
         yield token

@@ -9,8 +9,8 @@ from decimal import Decimal
 from bot.api.schemas.market import InventoryQuery
 from bot.cli.commands.inventory import inventory as on_the_command_line
 from bot.rules.grammar.job import everything
-from bot.rules.grammar.job_words import KEYS
 from bot.rules.grammar.parser import ParsedCommand, parse
+from bot.rules.jobs.facets import WORD_OF
 from bot.rules.policy.policy import Policy
 from bot.rules.viability.compatibility import capability
 from bot.services.market.catalog import MarketListing
@@ -70,7 +70,7 @@ def _offers(found: MarketListing) -> list[Offer]:
 
 def _word(field: str) -> str:
     """The word of the language that a field of the query says."""
-    return KEYS["memory" if field == "min_vram" else field].key
+    return WORD_OF["memory" if field == "min_vram" else field].key
 
 
 def _said(field: str, value: str) -> str:

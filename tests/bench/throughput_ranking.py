@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from statistics import mean
 
-from bot.rules.grammar.workload_words import parse
+from bot.rules.jobs.work_words import parse
 from bot.rules.market.ranking import rank
 from bot.rules.policy.policy import Policy
 from bot.rules.sizing.throughput import tokens_per_s

@@ -16,8 +16,8 @@ from bot.cli.access import market
 from bot.cli.lazy import build
 from bot.cli.terminal.terminal_tables import print_report
 from bot.clock import SystemClock
-from bot.rules.grammar.market_words import SortKey
 from bot.rules.market.listing import listed
+from bot.rules.market.sort_key import SortKey
 from bot.rules.policy.policy import Policy
 from bot.services.market.answers import CloudAnswer
 from bot.services.market.catalog import MarketListing

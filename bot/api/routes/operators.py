@@ -32,10 +32,11 @@ from bot.api.schemas.operators import (
 from bot.api.schemas.sessions import RunOut, StatedRateOut
 from bot.rules.access.scopes import BadHolder, person
 from bot.rules.approvals.decision import DeciderFacts
-from bot.rules.grammar.bad_word import BadWord
-from bot.rules.grammar.job_document import JobDocument, plain
-from bot.rules.grammar.job_words import hours_of
 from bot.rules.instances import recovery_mode
+from bot.rules.jobs.document import JobDocument
+from bot.rules.jobs.facet import plain
+from bot.rules.jobs.words import hours_of
+from bot.rules.values.bad_word import BadWord
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import authorization
 from bot.services.audit import journal

@@ -20,12 +20,12 @@ from bot.api.streams import CountedStream, count_one
 from bot.api.views import login_out, session_out
 from bot.rules.access.sight import Sight
 from bot.rules.approvals.decision import DeciderFacts
-from bot.rules.grammar.bad_word import BadWord
-from bot.rules.grammar.job_document import plain
-from bot.rules.grammar.job_words import hours_of
 from bot.rules.grammar.volume_words import time_h
 from bot.rules.instances.power import PowerAction
+from bot.rules.jobs.facet import plain
+from bot.rules.jobs.words import hours_of
 from bot.rules.nodes.machine_logs import LINES, LINES_MAX, LogSource
+from bot.rules.values.bad_word import BadWord
 from bot.rules.values.command_text import cli_command
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import authorization

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from bot.api.schemas import fields
 from bot.api.schemas.base import In, Out, optional
-from bot.rules.grammar.job_document import JobDocument
+from bot.rules.jobs.document import JobDocument
 from bot.services.instances import unreachable_accounts
 from bot.services.market.offer_fields import Cloud, Code, Id, PricePerHour
 from ledger.kernel.states import InstanceState, OrphanState

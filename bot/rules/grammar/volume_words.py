@@ -7,12 +7,13 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any
 
-from bot.rules.grammar.bad_word import BadWord, near, show
 from bot.rules.grammar.commands import Subcommand
-from bot.rules.grammar.job_words import duration, read_clouds, read_regions
 from bot.rules.grammar.readers import ParsedCommand, Wrong, end
+from bot.rules.jobs.limits import read_clouds, read_regions
+from bot.rules.jobs.words import duration
 from bot.rules.policy import job_bounds, volumes
 from bot.rules.policy.policy import Policy
+from bot.rules.values.bad_word import BadWord, near, show
 from bot.rules.values.text import WordToken
 
 ACTIONS = ("create", "list", "extend", "delete")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from bot.rules.grammar.run_words import workload_of
+from bot.rules.jobs.work import workload_of
 from bot.rules.market.disk import disk_gb
 from bot.rules.policy.policy import Policy
 from bot.rules.sizing.workload import Precision, WorkKind

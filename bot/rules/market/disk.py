@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bot.rules.grammar.run_words import workload, workload_of
+from bot.rules.jobs.work import workload, workload_of
 from bot.rules.market.filters import stack_of
 from bot.rules.nodes.model_server import model_server
 from bot.rules.policy.policy import Policy

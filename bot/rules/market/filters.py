@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
 
-from bot.rules.grammar.run_words import workload_of
+from bot.rules.jobs.work import workload_of
 from bot.rules.market.estimate import unpriced
 from bot.rules.policy.policy import Policy
 from bot.rules.stacks.stack import STACKS, Stack

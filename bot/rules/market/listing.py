@@ -11,10 +11,10 @@ from typing import overload
 
 import numpy as np
 
-from bot.rules.grammar.market_words import SortKey
 from bot.rules.market.columns import Indices, kinds
 from bot.rules.market.filters import in_region
 from bot.rules.market.ranking import OrderedMarket, ordered
+from bot.rules.market.sort_key import SortKey
 from bot.rules.policy.policy import Policy
 from bot.rules.values.phrases import plural
 from ledger.kernel.job import JobRequest

@@ -12,11 +12,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
-from bot.rules.grammar.sizing_words import SERVED, SizingQuestion
 from bot.rules.market.filters import Excluded
 from bot.rules.market.own_history import NO_HISTORY, OwnHistory
 from bot.rules.market.parts import Scenario, chance_in, parts, scenarios, wall_h
 from bot.rules.market.ranking import RankedOption, ordered, rank
+from bot.rules.market.sizing_question import SERVED, SizingQuestion
 from bot.rules.policy.policy import Policy
 from bot.rules.pricing.hours_cap import SHORTEST_HOURS
 from bot.rules.sizing.run_time import RunTime, run_time

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Final
 
-from bot.rules.grammar.wait_words import resolve
+from bot.rules.jobs.moments import resolve
 from bot.rules.policy.policy import Policy
 from bot.rules.sizing.interruptions import lost_within
 from bot.rules.values.phrases import hours as say_hours

@@ -10,7 +10,6 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from bot.rules.grammar.market_words import SortKey
 from bot.rules.market import node_sets
 from bot.rules.market.disk import disk_gb
 from bot.rules.market.filters import Excluded, least_cuda
@@ -18,6 +17,7 @@ from bot.rules.market.listing import OfferRow, listed, unknown_places
 from bot.rules.market.own_history import NO_HISTORY, OwnHistory
 from bot.rules.market.ranking import OrderedMarket
 from bot.rules.market.relaxation import ADVISED, Relaxation, relax, widest
+from bot.rules.market.sort_key import SortKey
 from bot.rules.policy.policy import Policy
 from bot.services.market.answers import (
     CloudAnswer,

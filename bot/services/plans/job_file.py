@@ -10,9 +10,11 @@ from dataclasses import replace
 
 from pydantic import ValidationError
 
-from bot.rules.grammar.job_document import CandidatesOrder, FileMount, JobDocument, pairs
 from bot.rules.grammar.parser import GrammarError, ParsedCommand, parse
-from bot.rules.grammar.sizing_words import SizingQuestion
+from bot.rules.jobs.document import JobDocument, pairs
+from bot.rules.jobs.limits import CandidatesOrder
+from bot.rules.jobs.mounts import FileMount
+from bot.rules.market.sizing_question import SizingQuestion
 from bot.rules.policy.policy import Policy
 from bot.rules.values import secret_text
 from bot.rules.values.mounts import BadMount, MountMode, read_mounts

@@ -6,7 +6,7 @@ import asyncio
 import math
 from collections.abc import Mapping
 
-from bot.rules.grammar.run_words import workload_of
+from bot.rules.jobs.work import workload_of
 from bot.rules.values.mounts import MountMode, mounts_of, run_without_agent
 from bot.rules.viability.host import IMAGE_GB, run_disk
 from bot.services.runtime.context import Context

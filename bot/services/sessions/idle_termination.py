@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from bot.rules.grammar.idle_word import LEAST_S
+from bot.rules.jobs.idle import LEAST_S
 from bot.rules.migrations.asks import idles_on_purpose
 from bot.rules.nodes.checkins import EarlyEnd, Watched, early_end, listener_problem
 from bot.rules.values.reply_code import ReplyCode

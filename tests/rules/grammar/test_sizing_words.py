@@ -7,7 +7,7 @@ from decimal import Decimal
 import pytest
 
 from bot.rules.grammar.parser import GrammarError, parse
-from bot.rules.grammar.sizing_words import SizingQuestion
+from bot.rules.market.sizing_question import SizingQuestion
 from ledger.kernel.job import JobRequest
 
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot.rules.grammar.market_words import SortKey
 from bot.rules.market.listing import PLACES_NAMED, OfferRows, listed, unknown_places
 from bot.rules.market.ranking import rank
+from bot.rules.market.sort_key import SortKey
 from bot.rules.policy.policy import Policy
 from ledger.kernel.job import GpuConstraint, SpotPolicy
 from providers.contract import Offer, Stock

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.rules.grammar.run_words import workload
+from bot.rules.jobs.work import workload
 from bot.rules.market.estimate import Estimate, estimate
 from bot.rules.market.parts import COMPONENTS
 from bot.rules.market.ranking import BEST_COST, BEST_STABILITY, FASTEST, Ranked, rank

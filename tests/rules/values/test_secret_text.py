@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from bot.rules.grammar.job_document import JobDocument
 from bot.rules.grammar.parser import GrammarError, ParsedCommand, parse
+from bot.rules.jobs.document import JobDocument
 from bot.rules.policy import job_bounds
 from bot.rules.policy.policy import Policy
 from bot.rules.values import secret_text

@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import pytest
 
-from bot.rules.grammar.run_words import workload
+from bot.rules.jobs.work import workload
 from bot.rules.market.ranking import RankedOption
 from bot.rules.sizing.run_time import run_time
 from bot.services.plans import planner

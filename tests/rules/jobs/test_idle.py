@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from bot.rules.grammar.job_document import JobDocument
 from bot.rules.grammar.parser import GrammarError, parse
+from bot.rules.jobs.document import JobDocument
 from bot.rules.policy.policy import Policy
 from bot.services.plans.job_file import BadJob, read_job
 from ledger.kernel.job import JobRequest

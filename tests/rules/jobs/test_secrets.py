@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bot.rules.grammar.job_document import JobDocument
 from bot.rules.grammar.parser import GrammarError, ParsedCommand, parse
+from bot.rules.jobs.document import JobDocument
 from bot.rules.policy.policy import Policy
 from bot.services.plans.job_file import BadJob, read_job
 from ledger.kernel.job import JobRequest

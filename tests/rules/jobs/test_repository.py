@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from bot.rules.grammar.job_document import JobDocument
 from bot.rules.grammar.parser import GrammarError, parse
+from bot.rules.jobs.document import JobDocument
 from bot.rules.policy.policy import Policy
 from bot.services.plans.job_file import read_job
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from bot.rules.grammar.bad_word import BadWord, near, show
+from bot.rules.values.bad_word import BadWord, near, show
 
 
 class SortKey(StrEnum):

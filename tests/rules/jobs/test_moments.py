@@ -7,11 +7,11 @@ from decimal import Decimal
 
 import pytest
 
-from bot.rules.grammar.bad_word import BadWord
-from bot.rules.grammar.job_document import JobDocument
 from bot.rules.grammar.parser import GrammarError, parse
-from bot.rules.grammar.wait_words import read_moment, resolve
+from bot.rules.jobs.document import JobDocument
+from bot.rules.jobs.moments import read_moment, resolve
 from bot.rules.policy.policy import Policy
+from bot.rules.values.bad_word import BadWord
 from bot.services.plans.job_file import read_job
 from ledger.kernel.job import JobRequest
 

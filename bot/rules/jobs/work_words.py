@@ -1,6 +1,6 @@
 """Read the words that describe a run: `model=7B tokens=2B seq=2048 batch=512 precision=bf16 goal=24h`.
 
-One table of readers in the shape of `bot.rules.grammar.job_words`, so that Slack, files and the API take the same
+One table of readers in the shape of `bot.rules.jobs.facet.Word`, so that Slack, files and the API take the same
 words.
 """
 
@@ -10,18 +10,16 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
 
-from bot.rules.grammar.bad_word import BadWord, near, show
-from bot.rules.grammar.job_words import NUMBER, TOKEN_UNITS, duration, whole, yes_or_no
+from bot.rules.jobs.facet import Fields
+from bot.rules.jobs.words import NUMBER, TOKEN_UNITS, duration, whole, yes_or_no
 from bot.rules.sizing.data_source import STORES, DataSource
 from bot.rules.sizing.media_models import media_model
 from bot.rules.sizing.model_shapes import MODELS
 from bot.rules.sizing.optimizers import Optimizer
 from bot.rules.sizing.workload import Precision, Sharding, WorkKind, Workload
+from bot.rules.values.bad_word import BadWord, near, show
 from bot.rules.values.text import clean, tokens
-
-Fields = dict[str, Any]
 
 KINDS: Mapping[str, WorkKind] = {
     **{kind.value: kind for kind in WorkKind},
@@ -81,7 +79,7 @@ def _counted(field: str, what: str, sample: str, most: int) -> Callable[[str], F
     return read
 
 
-def _chosen(field: str, what: str, table: Mapping[str, Any], sample: str) -> Callable[[str], Fields]:
+def _chosen(field: str, what: str, table: Mapping[str, object], sample: str) -> Callable[[str], Fields]:
     """Make a reader for one word of a table."""
 
     def read(text: str) -> Fields:

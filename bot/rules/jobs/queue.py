@@ -1,4 +1,4 @@
-"""Read the queue of a job: a list of commands, one a line, or a template with the values that fill it."""
+"""The commands that run one on each GPU: a list of them, one a line, or a template with the values that fill it."""
 
 from __future__ import annotations
 
@@ -7,11 +7,16 @@ import json
 import math
 import re
 import shlex
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any, Final
 
-from bot.rules.grammar.bad_word import BadWord, show
+from pydantic import Field
+
+from bot.rules.jobs.facet import Detail, DocumentPart, Fields, JobFacet, Key, NumberOrText, Text, Word, plain
+from bot.rules.values.bad_word import BadWord, show
+from bot.rules.values.phrases import plural
 from bot.wire.queue import MOST_COMMANDS
+from ledger.kernel.job import JobRequest
 
 #: The most characters of one command, and of all of a queue as JSON writes them.
 MOST_CHARACTERS: Final = 1000
@@ -19,7 +24,7 @@ MOST_IN_ALL: Final = 64_000
 _PLACE = re.compile(r"\{([A-Za-z_]\w{0,39})\}", re.ASCII)
 
 
-def read_queue(text: str, _policy: object) -> dict[str, Any]:
+def _read_queue(text: str, _policy: object) -> Fields:
     """Read commands, one a line, a JSON list of them, or a JSON object with `run` and `values`. Raises `BadWord`."""
     said = _as_json(text)
     if isinstance(said, dict):
@@ -39,10 +44,11 @@ def commands_in(text: str) -> list[str]:
     return [line for one in text.splitlines() if (line := one.strip()) and not line.startswith("#")]
 
 
-def check_queue(said: Mapping[str, Any]) -> None:
+def _complete(fields: Fields, _policy: object) -> Fields:
     """Check that a queue is the only thing that runs. Raises `BadWord`."""
-    if said.get("queue") and said.get("run") is not None:
+    if fields.get("queue") and fields.get("run") is not None:
         raise BadWord("run= and queue= exclude each other. Keep one of the two.")
+    return fields
 
 
 def _as_json(text: str) -> object:
@@ -88,3 +94,54 @@ def _check_size(commands: Sequence[str]) -> None:
             raise BadWord(f"Command {number} is not one line of at most {MOST_CHARACTERS:,} printable characters.")
     if len(json.dumps(commands)) > MOST_IN_ALL:
         raise BadWord(f"The commands have more than {MOST_IN_ALL:,} characters. Put what they share into a script.")
+
+
+class QueueMatrix(DocumentPart):
+    """Commands from one template: each combination of the values is a command."""
+
+    run: Text = Field(description="The template.", examples=["python train.py --lr {lr} --seed {seed}"])
+    values: Annotated[
+        dict[Text, Annotated[list[NumberOrText], Field(max_length=MOST_COMMANDS)]], Field(max_length=10)
+    ] = Field(description="Name in the template → its values.", examples=[{"lr": ["1e-4", "3e-4"], "seed": [1, 2, 3]}])
+
+
+def _write(value: QueueMatrix | list[str] | str) -> Iterator[tuple[str, str, str]]:
+    """Write a queue as the language reads it: a list or an object of JSON, because a word has no lines."""
+    if isinstance(value, QueueMatrix):
+        values = {name: list(map(plain, each)) for name, each in value.values.items()}
+        yield "queue", "queue", json.dumps({"run": value.run, "values": values})
+    else:
+        yield "queue", "queue", json.dumps(commands_in(value) if isinstance(value, str) else value)
+
+
+def _details(job: JobRequest) -> Iterator[Detail]:
+    if job.queue:
+        yield Detail("queue", plural(len(job.queue), "command"))
+
+
+QUEUE = JobFacet(
+    words=(
+        Word(
+            "queue",
+            "COMMANDS",
+            "Commands for one GPU each.",
+            'queue=\'["python a.py","python b.py"]\'',
+            _read_queue,
+        ),
+    ),
+    keys=(
+        Key(
+            "queue",
+            QueueMatrix
+            | Annotated[list[Text], Field(max_length=MOST_COMMANDS)]
+            | Annotated[str, Field(max_length=MOST_IN_ALL)]
+            | None,
+            "Commands that run one on each GPU, in place of `run`: a list, a text with one command a line, or "
+            "a template with values. In a job file also the name of a file with one command a line.",
+            examples=[["python train.py --seed 1", "python train.py --seed 2"]],
+            write=_write,
+        ),
+    ),
+    complete=_complete,
+    details=_details,
+)

@@ -6,7 +6,7 @@ import re
 from datetime import UTC, datetime, time, timedelta, timezone
 from decimal import Decimal
 
-from bot.rules.grammar.bad_word import BadWord
+from bot.rules.values.bad_word import BadWord
 
 _SPAN = re.compile(r"(\d{1,4}(?:\.\d{1,3})?)(d|h|m)")
 _MOMENT = re.compile(

@@ -1,25 +1,28 @@
-"""Read the words of a model's profile, and put its config and its folder into the command that runs."""
+"""The profile of a model: its GPUs and disk, and the config and folder that it puts into the command."""
 
 from __future__ import annotations
 
 import shlex
 from pathlib import PurePosixPath
-from typing import Any
 
-from bot.rules.grammar.bad_word import BadWord, near, show
+from bot.rules.jobs.facet import Fields, JobFacet, Key, Text, Word, sets
+from bot.rules.jobs.gpus import read_gpus
+from bot.rules.jobs.limits import read_disk
 from bot.rules.policy.model_profiles import (
     CONFIG_OPTION,
     FOLDER_OPTION,
     PLACE,
+    ModelProfile,
     NotInProfile,
     check_configs,
     profile_of,
     values_of,
 )
 from bot.rules.policy.policy import Policy
+from bot.rules.values.bad_word import BadWord, near, show
 
 
-def read_profile(text: str, policy: Policy) -> dict[str, Any]:
+def _read_profile(text: str, policy: Policy) -> Fields:
     """Read the name of a model's profile."""
     name = text.lower()
     if name not in policy.instance_profiles:
@@ -28,15 +31,32 @@ def read_profile(text: str, policy: Policy) -> dict[str, Any]:
     return {"profile": name}
 
 
-def read_place(text: str) -> str:
+def _read_path(text: str) -> str:
     """Read a path on the machine, of a config or of a run's folder."""
     if not PLACE.fullmatch(text) or ".." in text.split("/"):
         raise BadWord(f"{show(text)} is not a path; write config=configs/small.yaml or run-dir=runs/small.")
     return text
 
 
-def with_config(said: dict[str, Any], policy: Policy) -> dict[str, Any]:
-    """Return the fields of a job whose command names its config and its folder. Raises `BadWord` for a wrong config."""
+def _complete(fields: Fields, policy: Policy) -> Fields:
+    """Take from the profile whatever no other word says, and put config and folder into the command.
+
+    Raises `BadWord` for a config that the profile doesn't allow.
+    """
+    profile = policy.instance_profiles.get(fields.get("profile", ""))
+    if profile is not None:
+        least = machine_of(profile, policy)
+        disk_gb = max(least.get("disk_gb", 0), fields.get("disk_gb", 0))
+        fields = {**least, **fields, **({"disk_gb": disk_gb} if disk_gb else {})}
+    return _with_config(fields, policy)
+
+
+def machine_of(profile: ModelProfile, policy: Policy) -> Fields:
+    """Return the GPUs and the least disk of a model's profile. Raises `BadWord`."""
+    return {**read_gpus(profile.gpu, policy), **(read_disk(profile.disk, policy) if profile.disk else {})}
+
+
+def _with_config(said: Fields, policy: Policy) -> Fields:
     profiles = policy.instance_profiles
     name = profile_of(said.get("profile"), said.get("model"), profiles)
     run, config, folder = said.get("run"), said.get("config"), said.get("run_dir")
@@ -74,7 +94,7 @@ def _each_with_folder(name: str | None, queue: tuple[str, ...], policy: Policy) 
     """Check the config of each command of a queue, and give each a folder of its own where it names none."""
     if name is None:
         return queue
-    found = []
+    commands = []
     for number, command in enumerate(queue, 1):
         configs = values_of(CONFIG_OPTION, command)
         try:
@@ -83,5 +103,47 @@ def _each_with_folder(name: str | None, queue: tuple[str, ...], policy: Policy) 
             raise BadWord(f"Command {number} of the queue: {error}") from error
         has_folder = values_of(FOLDER_OPTION, command)
         stem = PurePosixPath(configs[0]).stem
-        found.append(command if has_folder else f"{command} --run-dir {shlex.quote(f'runs/{stem}-{number}')}")
-    return tuple(found)
+        commands.append(command if has_folder else f"{command} --run-dir {shlex.quote(f'runs/{stem}-{number}')}")
+    return tuple(commands)
+
+
+def _read_preset(text: str, policy: Policy) -> Fields:
+    """Read the name of a job that the policy names."""
+    if text not in policy.presets:
+        there = ", ".join(policy.presets) or "none; the policy names them under presets"
+        raise BadWord(f"{show(text)} is not a preset; there are {there}.{near(text, policy.presets)}")
+    return {"preset": text}
+
+
+PROFILE = JobFacet(
+    words=(
+        Word("preset", "NAME", "A job of the policy; other words replace its own.", "preset=nightly", _read_preset),
+        Word("profile", "NAME", "A model's GPUs, disk and allowed configs.", "profile=moe", _read_profile),
+        Word("config", "FILE", "What the command gets as --config.", "config=small.yaml", sets("config", _read_path)),
+        Word(
+            "run-dir",
+            "FOLDER",
+            "What it gets as --run-dir.",
+            "run-dir=runs/a",
+            sets("run_dir", _read_path),
+            ("run_dir",),
+        ),
+    ),
+    keys=(
+        Key("preset", Text | None, "A job of the policy; other fields replace its own."),
+        Key(
+            "profile",
+            Text | None,
+            "The profile of a model: its GPUs, its disk and the configs that it may use, from the policy.",
+            examples=["moe"],
+        ),
+        Key(
+            "config",
+            Text | None,
+            "The config of the run; `run` gets it as --config.",
+            examples=["configs/mosaic_small_resume.yaml"],
+        ),
+        Key("run_dir", Text | None, "The folder of the run; `run` gets it as --run-dir.", examples=["runs/moe"]),
+    ),
+    complete=_complete,
+)

@@ -1,4 +1,4 @@
-"""Read the words of runs and comparisons in the `/gpu` language."""
+"""Read the words of a comparison by the hour: `compare budget=500 hours=2 buffer=10%`."""
 
 from __future__ import annotations
 
@@ -6,49 +6,15 @@ import re
 from collections.abc import Mapping
 from decimal import Decimal
 
-from bot.rules.grammar.bad_word import BadWord, near, show
-from bot.rules.grammar.job_words import Fields, Word, one, read_hours
-from bot.rules.grammar.workload_words import WORK_KEYS, read
+from bot.rules.jobs.facet import Fields, Word, sets
+from bot.rules.jobs.when import read_hours
 from bot.rules.plans.comparison import PLAIN_BUDGETS, PLAIN_BUFFER, ComparisonQuestion
 from bot.rules.policy.policy import Policy
-from bot.rules.sizing.unsaid import unknown
-from bot.rules.sizing.workload import Workload
+from bot.rules.values.bad_word import BadWord, near, show
 from bot.rules.values.phrases import read_amount
 from bot.rules.values.text import WordToken
-from ledger.kernel.job import JobRequest
 
-#: Words that describe a run and are words of a job as well: they are read twice, once for each.
-SHARED = frozenset(["model", "tokens"])
 MOST_BUDGETS = 5
-
-
-def work_word(key: str, value: str, said: tuple[str, ...]) -> tuple[str, ...]:
-    """Add one word to those of a run. Raises `BadWord` with a sentence that names what is wrong."""
-    if any(word.startswith(f"{key}=") for word in said):
-        raise BadWord(f"{show(key)} is said twice; keep one of the two.")
-    if not value:
-        raise BadWord(f"{key}= needs a value; write {WORK_KEYS[key].example}.")
-    words = (*said, f"{key}={value}")
-    workload(words)
-    return words
-
-
-def workload(words: tuple[str, ...]) -> Workload:
-    """Read the run behind `key=value` words. Raises `BadWord`."""
-    return read(dict(word.split("=", 1) for word in words))
-
-
-def workload_of(job: JobRequest) -> Workload | None:
-    """Return the run that a job request describes; None when it only says how many hours."""
-    return workload(job.work) if job.work else None
-
-
-def unsaid(words: tuple[str, ...]) -> str:
-    """List, as sentences, what a run must still specify before its time can be computed; empty if nothing is."""
-    return " ".join(unknown(workload(words))) if words else ""
-
-
-# ── compare ──────────────────────────────────────────────────────────────────────────────────────
 
 
 def _amount(text: str) -> Decimal:
@@ -75,10 +41,10 @@ def _budgets(text: str, _policy: Policy) -> Fields:
 QUESTION_WORDS: tuple[Word, ...] = (
     Word("budget", "MONEY[,MONEY]", "What there is to spend; one block of runs each.", "budget=500", _budgets),
     Word("hours", "TIME", "How long one run takes; 1 hour unless said.", "hours=2", read_hours),
-    Word("buffer", "SHARE", "Kept for retries and restarts; 10% unless said.", "buffer=10%", one("buffer", _share)),
-    Word("baseline", "MONEY", "A price per hour to measure savings.", "baseline=3.67", one("baseline_usd_h", _amount)),
-    Word("success", "SHARE", "How many runs succeed: cost per success.", "success=80%", one("success_rate", _share)),
-    Word("value", "MONEY", "What one success is worth; needs success=.", "value=$1,000", one("value_usd", _amount)),
+    Word("buffer", "SHARE", "Kept for retries and restarts; 10% unless said.", "buffer=10%", sets("buffer", _share)),
+    Word("baseline", "MONEY", "A price per hour to measure savings.", "baseline=3.67", sets("baseline_usd_h", _amount)),
+    Word("success", "SHARE", "How many runs succeed: cost per success.", "success=80%", sets("success_rate", _share)),
+    Word("value", "MONEY", "What one success is worth; needs success=.", "value=$1,000", sets("value_usd", _amount)),
 )
 _QUESTION: Mapping[str, Word] = {word.key: word for word in QUESTION_WORDS}
 
@@ -104,8 +70,3 @@ def question(fields: Fields) -> ComparisonQuestion:
         return ComparisonQuestion(**{**plain, **fields}).checked()
     except ValueError as error:
         raise BadWord(str(error)) from error
-
-
-def run_word(key: str) -> bool:
-    """Whether `key` describes a run."""
-    return key in WORK_KEYS

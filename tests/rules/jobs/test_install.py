@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from bot.rules.grammar.bad_word import BadWord
 from bot.rules.grammar.commands import BY_NAME
-from bot.rules.grammar.install_word import read_install
 from bot.rules.grammar.job import read_words
-from bot.rules.grammar.job_document import JobDocument, pairs
+from bot.rules.jobs.document import JobDocument, pairs
+from bot.rules.jobs.install import read_install
 from bot.rules.nodes.model_server import MODEL_MISSING
 from bot.rules.policy.policy import Policy
+from bot.rules.values.bad_word import BadWord
 
 
 def test_a_stack_is_named_in_any_case() -> None:
