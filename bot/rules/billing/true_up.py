@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 
+from bot.rules.billing.end_times import KnownEnd
 from bot.rules.billing.metering import so_far
 from ledger.kernel import money
 from providers.capabilities import BillGranularity, BillingRule
@@ -62,13 +63,20 @@ def is_whole(
     ended_at: datetime,
     now: datetime,
     granularity: BillGranularity = BillGranularity.INSTANT,
+    unsure: KnownEnd | None = None,
 ) -> bool:
-    """Whether the bill's lines cover an instance's whole time and are known to be complete."""
+    """Whether the bill's lines cover an instance's whole time and are known to be complete.
+
+    Where its end is `unsure`, the bill may end from the earliest one on. Late lines have come by two days after the
+    latest one.
+    """
     if not lines:
         return False
     first, last = min(line.begins for line in lines), max(line.ends for line in lines)
     if (granularity in TOTALS or last > ended_at + SLACK) and now - ended_at < SETTLED:
         return False
+    if unsure is not None and now - unsure.latest >= SETTLED:
+        ended_at = unsure.earliest
     return last >= ended_at - SLACK and (billed_from is None or first <= billed_from + SLACK)
 
 

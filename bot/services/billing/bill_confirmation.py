@@ -37,7 +37,7 @@ async def unconfirmed(ctx: Context) -> list[UnconfirmedBill]:
         if provider.capabilities.charges:
             async with ctx.db.read() as tx:
                 subjects = await accounts(tx, [(provider.name, provider.account)], now - COMPARED)
-            compared = [(one, compare(one, provider.capabilities, now)) for one in subjects]
+            compared = [(one, compare(one, provider.capabilities, now, ctx.timing.sweep_s)) for one in subjects]
             found += [_shown(one, bill) for one, bill in compared if bill.above]
     return found
 
@@ -61,7 +61,7 @@ async def confirm(ctx: Context, row_id: str, amount_usd: Decimal, actor: Actor, 
         provider = ctx.providers.get(found.cloud)
         if provider is None:
             return refuse(ReplyCode.CLOUD_GONE, f"{found.cloud} is not set up here, so its bill cannot be compared.")
-        bill = compare(found, provider.capabilities, now)
+        bill = compare(found, provider.capabilities, now, ctx.timing.sweep_s)
         if not bill.above:
             return refuse(ReplyCode.STALE, f"The bill of {name_of(found)} needs no confirmation now.")
         if abs(bill.billed_usd - amount_usd) >= CENT:

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from bot.rules.billing.end_times import KnownEnd, known_end, latest_end
+from bot.rules.billing.end_times import KnownEnd, known_end
 from bot.rules.billing.metering import amount, seconds, so_far
 from bot.rules.billing.true_up import (
     TOTALS,
@@ -114,10 +114,10 @@ async def _true_up(ctx: Context, found: Sequence[tuple[BillSubject, Capabilities
     """Correct these instances by their bills, and page about bills that are late or too high."""
     done, pages = 0, []
     for account, able in found:
-        one = compare(account, able, now)
+        one = compare(account, able, now, ctx.timing.sweep_s)
         if (one.differences or one.settles) and not one.above:
             async with ctx.db.write() as tx:
-                done += await _correct(tx, account, able, now)
+                done += await _correct(tx, account, able, now, ctx.timing.sweep_s)
         costs = sum(account.booked_usd.values(), Decimal(0)) > 0
         late = costs and is_late(account.ended_at, now, whole=one.whole)
         if one.above and (one.whole or late):
@@ -150,17 +150,17 @@ class BillComparison:
     settles: bool
 
 
-def compare(account: BillSubject, able: Capabilities, now: datetime) -> BillComparison:
-    """Compare one instance that is gone with its bill."""
+def compare(account: BillSubject, able: Capabilities, now: datetime, sweep_s: float) -> BillComparison:
+    """Compare one instance that is gone with its bill. `sweep_s` are the seconds between two reconcile passes."""
     lines, clear = counted(_lines(account, able))
-    whole = clear and is_whole(lines, account.billing_from, account.ended_at, now, able.bill_granularity)
+    end = known_end(account.row, account.ended_at, sweep_s) if account.row is not None else None
+    whole = clear and is_whole(lines, account.billing_from, account.ended_at, now, able.bill_granularity, end)
     differences = corrections(account.booked_usd, lines, whole=whole) if lines else {}
     existed_from = account.existed_from
     if able.charges_derived and account.session_id is None:
         # An orphan was seen at some time after it began, and the cloud's log says when that was.
         existed_from = min([existed_from, *(line.begins for line in lines)])
-    latest_at = latest_end(account.row, account.ended_at) if account.row is not None else account.ended_at
-    existed_until = max(latest_at, account.existed_until)
+    existed_until = max(end.latest if end is not None else account.ended_at, account.existed_until)
     most_usd = most(existed_from, existed_until, account.most_usd_h, able.billing)
     is_open = account.row is not None and account.row.unsettled_usd is not None
     return BillComparison(
@@ -192,12 +192,12 @@ def _lines(account: BillSubject, able: Capabilities) -> list[BillLineItem]:
     ]
 
 
-async def _correct(tx: Tx, found: BillSubject, able: Capabilities, now: datetime) -> int:
+async def _correct(tx: Tx, found: BillSubject, able: Capabilities, now: datetime, sweep_s: float) -> int:
     """Correct one instance after reading its row again under the lock, so that two replicas correct it once."""
     one = await account_of(tx, found)
     if one is None:
         return 0
-    fresh = compare(one, able, now)
+    fresh = compare(one, able, now, sweep_s)
     return 0 if fresh.above else await book_differences(tx, one, fresh, now)
 
 

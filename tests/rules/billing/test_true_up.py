@@ -7,6 +7,7 @@ from decimal import Decimal
 
 import pytest
 
+from bot.rules.billing.end_times import KnownEnd
 from bot.rules.billing.true_up import BillLineItem, between, corrections, counted, is_above, is_late, is_whole, most
 from providers.capabilities import BillGranularity, BillingRule
 from tests.support.clock import START
@@ -33,6 +34,14 @@ def test_a_bill_is_whole_when_it_reaches_from_beginning_to_end(lines: list[BillL
     end = START + 6 * HOUR
     assert is_whole(lines, START, end, end) is whole
     assert is_whole(lines, None, end, end) is (whole or lines == [line("1", begins=START + 2 * HOUR, hours=4)])
+
+
+def test_a_bill_may_end_where_an_unsure_end_begins_once_late_lines_have_come() -> None:
+    unsure, lines = KnownEnd(START + 2 * HOUR, START + 8 * HOUR, START + 9 * HOUR), [line("1", hours=2)]
+    whole_from = unsure.latest + timedelta(hours=48)
+    assert not is_whole(lines, START, unsure.likely, whole_from - timedelta(seconds=1), unsure=unsure)
+    assert is_whole(lines, START, unsure.likely, whole_from, unsure=unsure)
+    assert not is_whole([line("1", hours=0.9)], START, unsure.likely, whole_from, unsure=unsure)
 
 
 def test_the_total_of_a_month_that_runs_is_whole_when_the_end_is_two_days_old() -> None:

@@ -8,9 +8,10 @@ from decimal import Decimal
 
 import pytest
 
+from bot.services.billing import true_up
 from bot.services.instances import reconcile
 from ledger.engine.db import Database
-from ledger.kernel.states import InstanceState
+from ledger.kernel.states import InstanceState, NotificationKind
 from ledger.models import Instance
 from providers.sandbox.clock import SandboxTiming
 from tests.support.clock import SteppedClock
@@ -171,3 +172,26 @@ async def test_a_stopped_machine_is_booked_on_where_its_gpu_stays_reserved(slow:
     assert (await only(w)).status == "stopped"
     await ended(w, request_id)
     await agrees(w)
+
+
+@pytest.mark.parametrize("cloud", ["runpod", "vast"])
+async def test_a_bill_takes_back_what_was_booked_for_a_machine_that_had_ended_unseen(slow: World, cloud: str) -> None:
+    w = slow
+    await booting(w, cloud)
+    await w.run(60, 15)
+    row = await only(w)
+    assert row.ref is not None
+    w.clock.advance(HOUR_S)
+    await w.ctx.providers[cloud].terminate(row.ref)
+    w.clock.advance(7 * HOUR_S)
+    await w.run(240, 15)
+    assert (await only(w)).outcome_code == "lost"
+    assert await booked(w) > 2 * w.bill()
+    assert await true_up.reconcile_due(w.ctx) == 0, "late lines may follow"
+    w.clock.advance(48 * HOUR_S)
+    assert await true_up.reconcile_due(w.ctx) > 0
+    (session,) = (await w.books()).sessions
+    accrued_usd = (await w.session(session.id)).accrued_usd
+    assert abs(accrued_usd - w.bill()) <= w.bill() / 100
+    kinds = [one.kind for one in (await w.books()).notifications]
+    assert NotificationKind.OPERATOR_PAGE not in kinds

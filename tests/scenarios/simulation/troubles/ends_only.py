@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from bot.rules.policy.timing import Timing
 from bot.services.audit.invariants import Violation
 from bot.services.audit.invariants.announced import UNCLEAR_FOR
+from bot.services.audit.invariants.graces import COST
 from bot.services.runtime.ends_copy import Sent
 from ledger.kernel.must_end import MustEnd
 from ledger.models import Event
@@ -34,6 +35,8 @@ class EndsOnly:
     others: bool
     #: What must end as of the stop, and the rows that were there at all.
     rows: tuple[MustEnd, ...]
+    #: The graces that were open at the stop. Their machines wait until their approved ends, whatever that costs.
+    graces: frozenset[str]
     #: When its process began to work, again after each kill; empty before that.
     began: list[datetime] = field(default_factory=list)
     over_at: datetime | None = None
@@ -54,9 +57,11 @@ class EndsOnly:
         return sum("the ledger may have changed since the copy" in text for _, text in self.pages)
 
     def explains(self, violation: Violation, now: datetime) -> bool:
-        """Whether nobody could do what is missing: who announces an unknown outcome needs the ledger."""
+        """Whether nobody could do what is missing: who announces an outcome, or ends a grace, needs the ledger."""
         is_recent = self.over_at is None or now - self.over_at <= UNCLEAR_FOR
-        return not self.others and violation.rule == "unknown outcomes are announced" and is_recent
+        is_unannounced = violation.rule == "unknown outcomes are announced" and is_recent
+        is_dear = violation.rule == COST and violation.subject in self.graces
+        return not self.others and (is_unannounced or is_dear)
 
     def befalls(self, troubles: Troubles) -> None:
         """Leave to other rules what troubles did while nobody could decide about them."""

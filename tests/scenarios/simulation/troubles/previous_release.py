@@ -80,10 +80,11 @@ class PreviousRelease:
                     await each.do(_sign_off(self.watchdogs, each))
         async with here.ledger.read() as tx:
             rows = tuple(await must_end(tx))
+        graces = frozenset(grace.id for grace in (await here.books()).graces if grace.ended_at is None)
         self.stopped = [(each.number, each.machine) for each in leaving]
         if len(leaving) < len(there):
             self.watchdogs.part(leaving[-1].number)
-        here.ends_only = EndsOnly(here.now, len(leaving) < len(there), rows, may_doubt=len(there) > 1)
+        here.ends_only = EndsOnly(here.now, len(leaving) < len(there), rows, graces, may_doubt=len(there) > 1)
         await here.kill(*leaving)
         self._schema = await set_schema(here.ledger, LATER)
         down_s = self.random.choice(DOWN_S)

@@ -36,9 +36,13 @@ class Records(StrEnum):
 
 @dataclass
 class Restored:
-    """The restore of one seed. `lost` is the ledger as it was right before, and `copied` how it is right after."""
+    """The restore of one seed. `lost` is the ledger as it was right before, and `copied` how it is right after.
+
+    Since `recorded_at` no record was written, and what nobody approved after that is in none: an end waits for no disk.
+    """
 
     copied_at: datetime
+    recorded_at: datetime
     at: datetime
     records: Records
     lost: Books
@@ -51,8 +55,9 @@ class Restored:
 
     @property
     def lacks_events(self) -> bool:
-        """Whether the copy lacks anything."""
-        return len(self.lost.events) > len(self.copied.events)
+        """Whether the copy lacks anything that a record could know."""
+        copied = {event.id for event in self.copied.events}
+        return any(event.at < self.recorded_at for event in self.lost.events if event.id not in copied)
 
     def had(self, name: str | None) -> bool:
         """Whether the lost ledger had sent the create with this name."""

@@ -85,7 +85,7 @@ class Restore:
 
     async def restore(self) -> None:
         """Kill everybody, put the copy in the ledger's place, and start again."""
-        here = self.here
+        here, looked_at = self.here, self.here.now
         if self.watchdogs.refused or not await self.watchdogs.look_of_one():
             # The records are those of a process that worked, and nobody restores under one that runs.
             here.after(WATCHES_S / 2, self.restore)
@@ -96,7 +96,7 @@ class Restore:
         for name in _lost(self.records):
             (here.folder / name).unlink(missing_ok=True)
         copied = await read_books(here.ledger)
-        here.restored = Restored(self.copied_at, here.now, self.records, lost, copied)
+        here.restored = Restored(self.copied_at, looked_at, here.now, self.records, lost, copied)
         here.note(
             f"a copy of {self.copied_at:%H:%M:%S} is restored, which lacks {len(lost.events) - len(copied.events)} "
             f"events: {self.records}"
