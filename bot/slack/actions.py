@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Final
 
 from bot.rules.approvals.approvers import DeciderFacts
+from bot.rules.jobs.job import JobRequest
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import ssh_keys
 from bot.services.approvals import advance, decisions
@@ -38,7 +39,6 @@ from bot.slack.blocks.session.instance_failed import GRACE_CHOICES
 from bot.slack.blocks.session.session_ready_and_ended import KEEP_HOURS
 from bot.slack.blocks.session.transfer import ACCEPT, DECLINE
 from bot.slack.handler_context import HandlerContext, HandlerJob
-from ledger.kernel.job import JobRequest
 from ledger.models import Request
 from ledger.queries.session_costs import spent_before
 from ledger.queries.views import request_view

@@ -15,6 +15,7 @@ from bot.rules.grammar.commands import BY_NAME
 from bot.rules.grammar.job import Draft, pair
 from bot.rules.grammar.job_words import KEYS, LIMIT_WORDS, hours_of
 from bot.rules.grammar.run_words import run_word
+from bot.rules.jobs.job import JobRequest
 from bot.rules.policy import job_bounds
 from bot.rules.policy.policy import Policy
 from bot.rules.values.phrases import read_amount
@@ -22,7 +23,6 @@ from bot.rules.values.secret_names import value_problem
 from bot.rules.values.text import UnclosedQuote, WordToken, clean, tokens
 from bot.slack.inbound import WITHHELD
 from bot.slack.modals import ANY, NO_PRESET, RUN_LONG
-from ledger.kernel.job import JobRequest
 
 Errors = dict[str, str]
 

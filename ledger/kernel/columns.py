@@ -20,7 +20,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.engine import Dialect
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
-from ledger.kernel.job import JobRequest
+from bot.rules.jobs.job import JobRequest
 from ledger.kernel.money import from_micro, to_micro
 
 E = TypeVar("E", bound=StrEnum)

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 from sqlalchemy import ColumnElement, Integer, Select, and_, bindparam, exists, func, or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from bot.rules.jobs.job import JobRequest
 from ledger.kernel.grant import GrantKind
 from ledger.kernel.ids import first_id
-from ledger.kernel.job import JobRequest
 from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import (
     OPEN_INSTANCE,

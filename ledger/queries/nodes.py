@@ -11,9 +11,9 @@ from sqlalchemy import ColumnElement, bindparam, case, func, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
 
+from bot.rules.jobs.job import JobRequest
 from ledger.engine.db import may_lock
 from ledger.kernel.checkpoint_step import WAITS
-from ledger.kernel.job import JobRequest
 from ledger.kernel.states import InstanceState, SessionState
 from ledger.kernel.steps.migration_step import OVER, MigrationStep
 from ledger.models import Instance, Mark, Migration, Node, Request, Session

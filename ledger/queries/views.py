@@ -11,10 +11,10 @@ from decimal import Decimal
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from bot.rules.jobs.job import JobRequest
 from ledger.core import lock_family
 from ledger.kernel.grant import GrantKind
 from ledger.kernel.ids import bare_id
-from ledger.kernel.job import JobRequest
 from ledger.kernel.states import LIVE_SESSION, OPEN_INSTANCE, UNDECIDED, SessionState
 from ledger.models import (
     AdvanceApproval,

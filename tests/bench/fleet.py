@@ -19,6 +19,7 @@ from typing import Any, cast
 from sqlalchemy import insert, text
 
 from bot.main import GC_THRESHOLDS
+from bot.rules.jobs.job import JobRequest
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.timing import Timing
 from bot.rules.values.labels import LabelKey, instance_name
@@ -33,11 +34,11 @@ from bot.wire.checkin import Checkin
 from bot.wiring import assemble
 from ledger.engine.db import Database
 from ledger.kernel.ids import bare_id, new_id
-from ledger.kernel.job import GpuConstraint, JobRequest
 from ledger.kernel.states import GrantState, InstanceState, RequestState, SessionState
 from ledger.models import Approval, Base, GrantRow, Instance, Node, Option, Quote, Request, Session
 from providers.capabilities import Capabilities
 from providers.contract import InstanceStatus, Listing, ObservedInstance, Provider, SshEndpoint
+from providers.gpus.constraint import GpuConstraint
 from tests.bench.databases import Line, on_both
 from tests.bench.market import CLOUDS
 from tests.support.clock import SteppedClock

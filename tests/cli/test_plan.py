@@ -27,6 +27,7 @@ from bot.cli.lazy import build
 from bot.cli.terminal.terminal_tables import print_report
 from bot.practice.reader import all_text
 from bot.rules.grammar.parser import ParsedCommand, parse
+from bot.rules.jobs.job import JobRequest
 from bot.rules.market.outlook import percent
 from bot.rules.policy.policy import Policy
 from bot.rules.values.phrases import usd
@@ -45,7 +46,6 @@ from bot.services.plans.tables import plan_table
 from bot.services.runtime.commands import Reply
 from bot.slack.blocks.plan import plan as plan_message
 from ledger.engine.db import Database
-from ledger.kernel.job import JobRequest
 from tests.cli.test_commands import elsewhere
 from tests.cli.test_inventory import clouds
 from tests.slack.conftest import Stage, staged

@@ -10,13 +10,14 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from bot.rules.jobs.job import JobRequest, SpotPolicy
 from bot.rules.market.estimate import Component, Estimate
 from bot.services.market.codec import estimate_to_json, offer_to_json
-from ledger.kernel.job import GpuConstraint, JobRequest, SpotPolicy
 from ledger.kernel.states import InstanceState, OrphanState, RequestState, SessionState
 from ledger.models import Approval, Instance, Option, Orphan, Quote, Request, Session, Token
 from ledger.queries.views import RequestView, SessionView
 from providers.contract import Offer
+from providers.gpus.constraint import GpuConstraint
 from tests.support.clock import START
 
 #: What our own markup may look like: mentions of people we know, groups, channels and dates.

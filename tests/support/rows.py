@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from bot.rules.jobs.job import JobRequest
 from bot.rules.market.estimate import Component, Estimate
 from bot.rules.values.labels import LabelKey
 from bot.services.market.codec import estimate_to_json, offer_to_json
@@ -23,7 +24,6 @@ from ledger.kernel.entry_kind import EntryKind
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.grant import GrantKind
 from ledger.kernel.ids import new_id
-from ledger.kernel.job import GpuConstraint, JobRequest
 from ledger.kernel.people.credential_kind import CredentialKind
 from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import GrantState, InstanceState, OrphanState, RequestState, SessionState
@@ -47,6 +47,7 @@ from ledger.models import (
     SessionCredential,
 )
 from providers.contract import Offer
+from providers.gpus.constraint import GpuConstraint
 from tests.support.clock import START
 
 Tx = AsyncSession

@@ -18,7 +18,7 @@ from bot.services.billing.metering import cost_now
 from bot.services.requests import submit
 from bot.services.runtime.commands import Provision, refuse
 from bot.services.sessions import volumes as of_people
-from ledger.kernel.job import volume_of
+from ledger.kernel.volume_name import volume_of
 from providers.cloud_names import machines_of
 
 router = APIRouter(prefix="/api/v1", tags=["volumes"])

@@ -14,6 +14,7 @@ from decimal import Decimal
 from bot.practice.driver import Driver
 from bot.practice.model import TEAM_ID, ChatMessage
 from bot.practice.reader import button_texts
+from bot.rules.jobs.job import JobRequest
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.tiers import ApprovalTier
 from bot.services.access import ssh_keys
@@ -27,7 +28,6 @@ from ledger.kernel.end_reason import EndReason
 from ledger.kernel.entry_kind import EntryKind
 from ledger.kernel.grant import GrantKind
 from ledger.kernel.ids import new_id
-from ledger.kernel.job import GpuConstraint, JobRequest
 from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import (
     GrantState,
@@ -41,6 +41,7 @@ from ledger.kernel.states import (
 )
 from ledger.models import Approval, GrantRow, Instance, Notification, Request, Session
 from providers.contract import Offer
+from providers.gpus.constraint import GpuConstraint
 
 CHANNEL = "C0GPU"
 #: The team, and the limit of its budget: the rentals below and the running session use 62 % of it.

@@ -29,6 +29,7 @@ from bot.rules.grammar.queue_words import check_queue
 from bot.rules.grammar.run_words import SHARED, run_word, unsaid, work_word
 from bot.rules.grammar.sizing_words import SERVED, refused
 from bot.rules.grammar.workload_words import WORK_KEYS
+from bot.rules.jobs.job import JobRequest
 from bot.rules.nodes.model_server import MODEL_MISSING, asks_for_server, is_model
 from bot.rules.policy.model_profiles import ModelProfile
 from bot.rules.policy.policy import Policy
@@ -36,7 +37,7 @@ from bot.rules.sizing.media_models import media_model
 from bot.rules.sizing.model_shapes import model
 from bot.rules.values import secret_text
 from bot.rules.values.text import UnclosedQuote, WordToken, tokens
-from ledger.kernel.job import GpuConstraint, JobRequest
+from providers.gpus.constraint import GpuConstraint
 from providers.gpus.table import lookup
 
 #: Without a time, offers are compared by the cost of one hour.

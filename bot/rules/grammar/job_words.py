@@ -19,11 +19,11 @@ from bot.rules.grammar.queue_words import read_queue
 from bot.rules.grammar.repository_word import read_repo
 from bot.rules.grammar.volume_name import read_volume_name
 from bot.rules.grammar.wait_words import read_moment
+from bot.rules.jobs.job import SpotPolicy
 from bot.rules.policy import job_bounds
 from bot.rules.policy.policy import Policy
 from bot.rules.pricing.hours_cap import check
 from bot.rules.values.phrases import read_amount
-from ledger.kernel.job import SpotPolicy
 from providers import cloud_names
 from providers.gpus.table import closest, lookup
 

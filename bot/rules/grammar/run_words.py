@@ -9,13 +9,13 @@ from decimal import Decimal
 from bot.rules.grammar.bad_word import BadWord, near, show
 from bot.rules.grammar.job_words import Fields, Word, one, read_hours
 from bot.rules.grammar.workload_words import WORK_KEYS, read
+from bot.rules.jobs.job import JobRequest
 from bot.rules.plans.comparison import PLAIN_BUDGETS, PLAIN_BUFFER, ComparisonQuestion
 from bot.rules.policy.policy import Policy
 from bot.rules.sizing.unsaid import unknown
 from bot.rules.sizing.workload import Workload
 from bot.rules.values.phrases import read_amount
 from bot.rules.values.text import WordToken
-from ledger.kernel.job import JobRequest
 
 #: Words that describe a run and are words of a job as well: they are read twice, once for each.
 SHARED = frozenset(["model", "tokens"])

@@ -9,10 +9,11 @@ from typing import Any
 
 from bot.rules.grammar.bad_word import BadWord
 from bot.rules.grammar.run_words import workload
+from bot.rules.jobs.job import JobRequest
 from bot.rules.policy.policy import Policy
 from bot.rules.sizing.workload import WorkKind, Workload
 from bot.rules.values.phrases import short_hours
-from ledger.kernel.job import GpuConstraint, JobRequest
+from providers.gpus.constraint import GpuConstraint
 
 SERVED = "served-tokens"
 _EXAMPLE = "plan budget=$500 served-tokens=10B"

@@ -24,13 +24,13 @@ from bot.services.runtime.context import Context
 from ledger.core import StaleMove, Tx, move, record
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import new_id, short_id
-from ledger.kernel.job import GpuConstraint
 from ledger.kernel.states import GrantState
 from ledger.models import AdvanceApproval, Request, WaitLimits
 from ledger.queries.access import Whose
 from ledger.queries.decisions import DecisionSubject, subject_of_request
 from ledger.queries.lookups import limits_of, open_advances
 from ledger.queries.views import resolve
+from providers.gpus.constraint import GpuConstraint
 
 #: Stands where a reply names the offer.
 NO_OFFER: Final = "no offer yet"

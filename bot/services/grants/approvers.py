@@ -10,13 +10,13 @@ from typing import Any
 
 from bot.rules.approvals.approvers import ANYBODY, linked, with_steps
 from bot.rules.approvals.authority import NOTHING, ApprovalPlan, Authority, EarlierAuthority, plan
+from bot.rules.jobs.job import JobRequest
 from bot.rules.policy import tiers
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.tiers import ApproverGroup, Weighed
 from bot.services.grants import authority
 from ledger.core import Tx
 from ledger.kernel.actor import Actor, ActorKind
-from ledger.kernel.job import JobRequest
 from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import RequestState
 from ledger.models import Option, Request

@@ -9,6 +9,7 @@ from typing import Any
 
 from bot.rules.checkpoints.verification import reserved_usd
 from bot.rules.instances.failover import LimitWait
+from bot.rules.jobs.job import JobRequest
 from bot.rules.market.node_sets import of_one
 from bot.rules.values.labels import human_part, instance_name
 from bot.services.grants import amendments, reservations
@@ -20,7 +21,6 @@ from ledger.kernel.actor import Actor
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.grant import GrantKind
 from ledger.kernel.ids import new_id
-from ledger.kernel.job import JobRequest
 from ledger.kernel.states import InstanceState, SessionState
 from ledger.models import Approval, GrantRow, Instance, Option, Request, Session
 from ledger.queries.lookups import is_label_taken, next_numbers, session_of

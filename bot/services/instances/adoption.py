@@ -35,9 +35,9 @@ from ledger.kernel import money
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.grant import GrantKind
 from ledger.kernel.ids import new_id
-from ledger.kernel.job import VOLUME, volume_of
 from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import InstanceState, OrphanState, RequestState, SessionState
+from ledger.kernel.volume_name import VOLUME, volume_of
 from ledger.models import Approval, GrantRow, Instance, Orphan, Request, Session
 from ledger.queries.journal import noted_before
 from ledger.queries.orphans import orphan_by_id

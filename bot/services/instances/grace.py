@@ -37,9 +37,9 @@ from ledger.kernel.actor import SYSTEM
 from ledger.kernel.end_reason import EndReason
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import new_id, short_id
-from ledger.kernel.job import volume_of
 from ledger.kernel.states import GrantState, InstanceState, SessionState
 from ledger.kernel.steps.grace import AtRisk, Cause, GraceChoice, GraceOutcome
+from ledger.kernel.volume_name import volume_of
 from ledger.models import GraceRow, GrantRow, Instance, Request, Session
 from ledger.queries.lookups import instances_of_session, open_starts
 from ledger.queries.nodes import node_of

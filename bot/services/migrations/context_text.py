@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime
 
+from bot.rules.jobs.job import JobRequest
 from bot.rules.values.mounts import mounts_of
 from bot.rules.values.phrases import rate
 from bot.services.market.codec import offer_from_json
 from ledger.core import Tx
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import short_id
-from ledger.kernel.job import JobRequest
 from ledger.kernel.steps.migration_step import MigrationStep
 from ledger.models import Instance, Migration, Request, Session
 from ledger.queries.journal import latest_events

@@ -7,12 +7,12 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 
+from bot.rules.jobs.job import JobRequest
 from bot.rules.nodes.checkins import NodeStatus
 from bot.rules.nodes.job_state import has_job
 from bot.rules.values.command_text import cli_command
 from bot.services.nodes.checkins import node_status
 from ledger.kernel import money
-from ledger.kernel.job import JobRequest
 from ledger.queries.views import SessionView
 from providers.contract import Provider
 

@@ -14,6 +14,7 @@ from itertools import groupby
 from typing import Any
 
 from bot.rules.grammar.run_words import workload_of
+from bot.rules.jobs.job import JobRequest
 from bot.rules.nodes.steady_rate import is_comparable, steady_rate
 from bot.rules.sizing.run_time import finished_run
 from bot.rules.sizing.throughput import FinishedRun
@@ -23,7 +24,6 @@ from bot.services.runtime.context import Context
 from ledger.core import lock_family
 from ledger.kernel.actor import SYSTEM
 from ledger.kernel.event_kind import EventKind
-from ledger.kernel.job import JobRequest
 from ledger.models import Session
 from ledger.queries.journal import noted_before
 from ledger.queries.runs.ended import reports_of_ended

@@ -8,6 +8,7 @@ from decimal import Decimal
 from bot.rules.access.sight import Sight, job_in_sight
 from bot.rules.approvals.approvers import Deed, is_same, linked
 from bot.rules.checkpoints.verification import place
+from bot.rules.jobs.job import JobRequest
 from bot.rules.values.command_text import cli_command
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.grants import authority
@@ -18,7 +19,6 @@ from bot.services.runtime.context import Context
 from ledger.core import Tx
 from ledger.kernel.actor import Actor
 from ledger.kernel.ids import short_id
-from ledger.kernel.job import JobRequest
 from ledger.kernel.request_kind import RequestKind
 from ledger.models import Request
 from ledger.queries.access import Whose

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from bot.rules.approvals.authority import ApprovalPlan, Authority, plan
 from bot.rules.instances.gpu_check import AVOIDED_FOR, FAILED_DELIVERY
+from bot.rules.jobs.job import JobRequest
 from bot.rules.market.affordability import cannot_pay
 from bot.rules.market.filters import excluded
 from bot.rules.market.listing import unknown_places
@@ -41,7 +42,6 @@ from ledger.kernel.actor import SYSTEM, Actor
 from ledger.kernel.end_reason import EndReason
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import hex_token
-from ledger.kernel.job import JobRequest
 from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import RequestState
 from ledger.models import Option, Quote, Request

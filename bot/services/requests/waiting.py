@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from bot.rules.jobs.job import JobRequest
 from bot.rules.market import waiting as rules
 from bot.rules.market.affordability import cannot_pay
 from bot.rules.market.ranking import rank
@@ -21,7 +22,6 @@ from bot.services.runtime.context import Context
 from ledger.core import Claim, StaleMove, Tx, claim, move, release
 from ledger.kernel.actor import SYSTEM
 from ledger.kernel.ids import url_token
-from ledger.kernel.job import JobRequest
 from ledger.kernel.states import RequestState
 from ledger.models import Request, Token, WaitLimits
 from ledger.queries.lookups import jobs_of, limits_of, waiting_jobs

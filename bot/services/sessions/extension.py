@@ -8,6 +8,7 @@ from decimal import Decimal
 
 from bot.rules.approvals.approvers import Deed
 from bot.rules.approvals.authority import Authority
+from bot.rules.jobs.job import JobRequest
 from bot.rules.policy import job_bounds, volumes
 from bot.rules.policy.job_bounds import BoundsVerdict
 from bot.rules.policy.policy import Policy
@@ -37,9 +38,9 @@ from ledger.kernel.checkpoint_step import WAITS, CheckpointStep
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.grant import GrantKind
 from ledger.kernel.ids import new_id, short_id
-from ledger.kernel.job import JobRequest, volume_of
 from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import GrantState, RequestState, SessionState
+from ledger.kernel.volume_name import volume_of
 from ledger.models import Approval, GrantRow, Instance, Request, Session
 from ledger.queries.journal import done_before
 from ledger.queries.lookups import billed_since, by_inbox_key, waiting_extensions

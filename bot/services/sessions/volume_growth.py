@@ -26,9 +26,9 @@ from ledger.kernel.end_reason import EndReason
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.grant import GrantKind
 from ledger.kernel.ids import new_id
-from ledger.kernel.job import volume_of
 from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import GrantState, RequestState
+from ledger.kernel.volume_name import volume_of
 from ledger.models import Approval, GrantRow, Instance, Request, Session
 from ledger.queries.lookups import instances_of_session
 from ledger.queries.overspend import growth_questions

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from bot.rules.jobs.job import JobRequest
 from bot.rules.market.filters import in_region
 from bot.rules.market.ranking import rank
 from bot.rules.policy import volumes
@@ -19,12 +20,13 @@ from bot.services.runtime.context import Context
 from ledger.core import Tx
 from ledger.kernel.actor import Actor
 from ledger.kernel.ids import short_id
-from ledger.kernel.job import GpuConstraint, JobRequest, volume_of
 from ledger.kernel.states import ENDABLE_SESSION, SessionState
+from ledger.kernel.volume_name import volume_of
 from ledger.models import Request
 from ledger.queries.runs.volumes import is_taken
 from ledger.queries.views import SessionView, session_views
 from providers.cloud_names import machines_of
+from providers.gpus.constraint import GpuConstraint
 
 #: More volumes than one person has.
 MOST = 200

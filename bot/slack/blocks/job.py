@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from decimal import Decimal
 
+from bot.rules.jobs.job import JobRequest, SpotPolicy
 from bot.rules.values.mounts import mounts_of
 from bot.rules.values.phrases import hours, plural, rate
 from bot.slack.blocks.elements import dollars, safe
-from ledger.kernel.job import JobRequest, SpotPolicy
 from providers.cloud_names import machines_of
 
 _SPOT = {SpotPolicy.NO: "on-demand only", SpotPolicy.YES: "spot only", SpotPolicy.ANY: "spot or on-demand"}

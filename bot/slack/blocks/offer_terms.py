@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final
 
+from bot.rules.jobs.job import JobRequest
 from bot.rules.market.ranking import in_short
 from bot.rules.pricing.spend_limits import SetLimit, limit_in_force, total_cap
 from bot.rules.sessions.extension import later
@@ -16,7 +17,6 @@ from bot.services.market.codec import completeness_of_quote
 from bot.slack.blocks.approvals import APPROVE, votes_of
 from bot.slack.blocks.elements import dollars, safe, when
 from bot.slack.blocks.offers import line, place
-from ledger.kernel.job import JobRequest
 from ledger.kernel.request_kind import RENTS
 from ledger.kernel.states import RequestState, SessionState
 from ledger.models import Option

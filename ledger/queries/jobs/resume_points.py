@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 from sqlalchemy import and_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from bot.rules.jobs.job import JobRequest
 from ledger.engine.db import insert_for
 from ledger.kernel.grant import GrantKind
-from ledger.kernel.job import JobRequest
 from ledger.kernel.states import OPEN_INSTANCE
 from ledger.models import GrantRow, Instance, Node, Request, ResumePoint
 

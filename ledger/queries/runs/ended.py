@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from ledger.kernel.job import JobRequest
+from bot.rules.jobs.job import JobRequest
 from ledger.models import Node, Request, Session
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from ledger.kernel.job import VOLUME
 from ledger.kernel.states import LIVE_SESSION
+from ledger.kernel.volume_name import VOLUME
 from ledger.models import Request, Session
 from ledger.queries.access import Whose
 

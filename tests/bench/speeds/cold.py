@@ -18,12 +18,12 @@ from typing import Any, Final
 
 from bot.rules.grammar.parser import parse
 from bot.rules.grammar.readers import ParsedCommand
+from bot.rules.jobs.job import JobRequest
 from bot.rules.market.ranking import rank
 from bot.services.requests import looking, submit
 from bot.services.runtime.commands import Provision
 from ledger.engine.db import Database
 from ledger.kernel.actor import Actor
-from ledger.kernel.job import JobRequest
 from ledger.kernel.states import RequestState
 from ledger.models import Request
 from ledger.queries.views import RequestView

@@ -6,8 +6,9 @@ from decimal import Decimal
 
 import pytest
 
-from ledger.kernel.job import GpuConstraint, JobRequest
+from bot.rules.jobs.job import JobRequest
 from ledger.kernel.ports import Port, PortProtocol
+from providers.gpus.constraint import GpuConstraint
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bot.rules.jobs.job import JobRequest, SpotPolicy
 from ledger.kernel.actor import SYSTEM, Actor, ActorKind
 from ledger.kernel.ids import BASE32, bare_id, base32, first_id, new_id, short_id
-from ledger.kernel.job import GpuConstraint, JobRequest, SpotPolicy, volume_of
 from ledger.kernel.money import cents, from_micro, share, to_micro
 from ledger.kernel.proof import Absence, AbsenceRule, ProofKind, ProofOfEnd
+from ledger.kernel.volume_name import volume_of
+from providers.gpus.constraint import GpuConstraint
 from tests.support.clock import START
 
 # ── ids ──────────────────────────────────────────────────────────────────────────────────────────

@@ -8,7 +8,7 @@ import pytest
 
 from bot.rules.grammar.parser import GrammarError, parse
 from bot.rules.grammar.sizing_words import SizingQuestion
-from ledger.kernel.job import JobRequest
+from bot.rules.jobs.job import JobRequest
 
 
 def asked(line: str) -> SizingQuestion:

@@ -11,9 +11,9 @@ from bot.rules.grammar.bad_word import BadWord
 from bot.rules.grammar.job_document import JobDocument
 from bot.rules.grammar.parser import GrammarError, parse
 from bot.rules.grammar.wait_words import read_moment, resolve
+from bot.rules.jobs.job import JobRequest
 from bot.rules.policy.policy import Policy
 from bot.services.plans.job_file import read_job
-from ledger.kernel.job import JobRequest
 
 POLICY = Policy()
 NOON = datetime(2026, 11, 23, 12, 0, tzinfo=UTC)

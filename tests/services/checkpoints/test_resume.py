@@ -12,10 +12,10 @@ from sqlalchemy import select
 
 from bot.api.views import session_out
 from bot.rules.access.sight import Sight
+from bot.rules.jobs.job import SpotPolicy
 from bot.services.checkpoints.resume import last_verified_checkpoint
 from bot.services.nodes.startup import plans
 from ledger.core.writes import amend
-from ledger.kernel.job import SpotPolicy
 from ledger.kernel.states import InstanceState, SessionState
 from ledger.models import Instance, ResumePoint
 from ledger.queries.views import SessionView

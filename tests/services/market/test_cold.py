@@ -13,6 +13,7 @@ from typing import Any, cast
 import pytest
 
 from bot.rules.approvals.decision import Decision
+from bot.rules.jobs.job import JobRequest, SpotPolicy
 from bot.rules.market.ranking import rank
 from bot.services.approvals import by_offer
 from bot.services.approvals.by_offer import Named
@@ -25,11 +26,11 @@ from bot.slack.blocks.elements import Message
 from bot.slack.blocks.request import request_message
 from bot.slack.blocks.request_details import request_details
 from ledger.engine.db import Database
-from ledger.kernel.job import GpuConstraint, JobRequest, SpotPolicy
 from ledger.kernel.states import RequestState
 from providers.completeness import AnswerPart, Completeness, Extent, Rest
 from providers.contract import Offer, Provider
 from providers.errors import Unavailable
+from providers.gpus.constraint import GpuConstraint
 from providers.rate_limits import LocalPacer
 from providers.sandbox.clock import SandboxTiming
 from tests.support.clock import SteppedClock

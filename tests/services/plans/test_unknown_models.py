@@ -7,11 +7,12 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
+from bot.rules.jobs.job import JobRequest
 from bot.services.market.catalog import Catalog
 from bot.services.plans import planner
 from bot.services.requests import submit
 from bot.services.runtime.commands import Provision
-from ledger.kernel.job import GpuConstraint, JobRequest
+from providers.gpus.constraint import GpuConstraint
 from tests.support.world import ALICE, World
 
 CONFIG = {

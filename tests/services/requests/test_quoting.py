@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from bot.rules.jobs.job import JobRequest
 from bot.rules.policy.consumers import ConsumerPolicy
 from bot.services.market.catalog import Catalog
 from bot.services.market.document import market_page
@@ -19,11 +20,11 @@ from bot.services.plans import planner
 from bot.services.requests import quoting
 from ledger.core.claims import claim
 from ledger.kernel.actor import Actor, ActorKind
-from ledger.kernel.job import GpuConstraint, JobRequest
 from ledger.kernel.states import RequestState
 from ledger.models import Request
 from ledger.queries.views import RequestView
 from providers.completeness import Extent
+from providers.gpus.constraint import GpuConstraint
 from providers.registry import REGISTRY
 from tests.support.matrix import clouds_with, on_clouds
 from tests.support.stores import Shelf, served

@@ -9,14 +9,15 @@ from typing import Any
 
 import pytest
 
+from bot.rules.jobs.job import JobRequest
 from bot.services.access import job_secrets
 from bot.services.access.job_secrets import StoreSecret
 from bot.services.requests import submit
 from bot.services.runtime.commands import Provision
 from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.ids import short_id
-from ledger.kernel.job import GpuConstraint, JobRequest
 from ledger.kernel.states import RequestState
+from providers.gpus.constraint import GpuConstraint
 from tests.support.world import ALICE, BOB, CHANNEL, World
 
 GPU = GpuConstraint(("RTX4090",), 1, 1)

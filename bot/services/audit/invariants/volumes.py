@@ -13,10 +13,10 @@ from ledger.kernel.actor import SYSTEM
 from ledger.kernel.end_reason import APPROVED, EndReason
 from ledger.kernel.entry_kind import USED
 from ledger.kernel.event_kind import EventKind
-from ledger.kernel.job import volume_of
 from ledger.kernel.proof import VOLUME_ABSENCE_OVER, ProofKind
 from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import InstanceState, NotificationKind, OrphanState, SessionState
+from ledger.kernel.volume_name import volume_of
 from ledger.models import Instance
 from ledger.queries.audit import Books
 from providers.cloud_names import machines_of, volumes_of

@@ -29,8 +29,8 @@ from bot.slack.blocks.elements import (
     when,
 )
 from bot.slack.blocks.progress import ran_for
-from ledger.kernel.job import volume_of
 from ledger.kernel.states import SessionState
+from ledger.kernel.volume_name import volume_of
 from ledger.models import Instance, Session
 from ledger.queries.views import SessionView
 from providers.capabilities import Capabilities

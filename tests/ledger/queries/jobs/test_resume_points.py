@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
+from bot.rules.jobs.job import JobRequest
 from ledger.core.writes import Tx
 from ledger.engine.db import Database
 from ledger.kernel.grant import GrantKind
-from ledger.kernel.job import JobRequest
 from ledger.kernel.states import OPEN_INSTANCE, GrantState, InstanceState, RequestState, SessionState
 from ledger.models import Approval, GrantRow, Instance, Request, ResumePoint, Session
 from ledger.queries.jobs.resume_points import (

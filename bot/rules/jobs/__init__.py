@@ -1,0 +1,1 @@
+"""Describe what somebody asks for, and read it from what the ledger stores."""
