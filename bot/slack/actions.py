@@ -9,6 +9,7 @@ from typing import Final
 
 from bot.rules.approvals.approvers import DeciderFacts
 from bot.rules.jobs.job import JobRequest
+from bot.rules.jobs.stored import job_of
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import ssh_keys
 from bot.services.approvals import advance, decisions
@@ -250,7 +251,7 @@ def _spend(request: Request, reply: Reply, time_h: Decimal | None) -> modals.Con
         expected_usd=Decimal(reply.data["expected_usd"]),
         worst_usd=Decimal(reply.data["worst_usd"]),
         price_usd_h=Decimal(reply.data["price_usd_h"]),
-        time_h=time_h or request.job.hours,
+        time_h=time_h or job_of(request.job).hours,
         in_all_usd=Decimal(reply.data["in_all_usd"]),
         limit_usd=reply.data.get("limit_usd"),
         limit_by=str(reply.data.get("limit_by", "")),

@@ -10,6 +10,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from bot.rules.jobs.stored import job_of
 from bot.rules.jobs.job import JobRequest, SpotPolicy
 from bot.rules.market.estimate import Component, Estimate
 from bot.services.market.codec import estimate_to_json, offer_to_json
@@ -193,7 +194,7 @@ def request_views(draw: st.DrawFn, state: RequestState | None = None) -> Request
             marks=words if n < 3 else [],
             why=words[0],
             offer=offer_to_json(offer),
-            estimate=estimate_to_json(estimated(offer.price_usd_h or Decimal(0), request.job.hours)),
+            estimate=estimate_to_json(estimated(offer.price_usd_h or Decimal(0), job_of(request.job).hours)),
         )
         for n, offer in enumerate(shown)
     ]

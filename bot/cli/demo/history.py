@@ -15,6 +15,7 @@ from bot.practice.driver import Driver
 from bot.practice.model import TEAM_ID, ChatMessage
 from bot.practice.reader import button_texts
 from bot.rules.jobs.job import JobRequest
+from bot.rules.jobs.stored import stored_job
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.tiers import ApprovalTier
 from bot.services.access import ssh_keys
@@ -173,7 +174,7 @@ def _request(rental: PastRental, request_id: str, owner: Actor, at: datetime, nu
     )
     return Request(
         id=request_id, kind=RequestKind.PROVISION, state=RequestState.APPROVED, quote_version=1,
-        inbox_key=f"demo/{number}", requester=owner.ref, job=job, reason=rental.reason, channel=CHANNEL,
+        inbox_key=f"demo/{number}", requester=owner.ref, job=stored_job(job), reason=rental.reason, channel=CHANNEL,
         rule="Needs 1 approval.", expires_at=at + timedelta(hours=2), created_at=at, decided_at=at,
         decided_by=_person("bob").ref,
     )  # fmt: skip

@@ -11,6 +11,7 @@ from typing import Any
 from bot.rules.approvals.approvers import ANYBODY, linked, with_steps
 from bot.rules.approvals.authority import NOTHING, ApprovalPlan, Authority, EarlierAuthority, plan
 from bot.rules.jobs.job import JobRequest
+from bot.rules.jobs.stored import job_of
 from bot.rules.policy import tiers
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.tiers import ApproverGroup, Weighed
@@ -57,11 +58,11 @@ async def approver_groups(
     for one in requests:
         asker = behind.get(askers[one.id], askers[one.id])
         option = (picked or {}).get(one.id) or _option_of(one, options.get(about[one.id], ()))
-        offers: Offers = [shown(option)] if option is not None else []
+        job, offers = job_of(one.job), [shown(option)] if option is not None else []
         if one.state is RequestState.WAITING:
-            offers = shown_in_advance(one.job, one.job.budget_cap_usd)
+            offers = shown_in_advance(job, job.budget_cap_usd)
         before = earlier[one.id].before(is_figure=authority.is_figure(one))
-        fixed = _fixed(policy, one.job, offers, asker, before)
+        fixed = _fixed(policy, job, offers, asker, before)
         found[one.id] = with_steps(policy, fixed, since[one.id], now)
     return found
 

@@ -10,6 +10,7 @@ from typing import Any
 from bot.rules.checkpoints.verification import reserved_usd
 from bot.rules.instances.failover import LimitWait
 from bot.rules.jobs.job import JobRequest
+from bot.rules.jobs.stored import job_of
 from bot.rules.market.node_sets import of_one
 from bot.rules.values.labels import human_part, instance_name
 from bot.services.grants import amendments, reservations
@@ -48,11 +49,11 @@ async def _session(
     ctx: Context, tx: Tx, request: Request, approval: Approval, option: Option, now: datetime
 ) -> Session:
     """Return the session of a request: a new one, or the one that waited while the request was quoted again."""
-    hours, waiting = approval.hours or str(request.job.hours), await session_of(tx, request.id)
+    hours, waiting = approval.hours or str(job_of(request.job).hours), await session_of(tx, request.id)
     if waiting is not None:
         await amend(tx, Session, waiting.id, hours=hours)
         return waiting
-    offer, volume = offer_from_json(option.offer), request.job.makes_volume
+    offer, volume = offer_from_json(option.offer), job_of(request.job).makes_volume
     session = Session(
         id=new_id("ses", now),
         request_id=request.id,
@@ -61,13 +62,13 @@ async def _session(
         channel=request.channel,
         hours=hours,
         created_at=now,
-        label=request.job.label or ctx.policy.project,
+        label=job_of(request.job).label or ctx.policy.project,
         # A set has no replacements: it runs whole, or it ends.
         replacements_left=ctx.policy.replacements if ctx.policy.failover and offer.nodes == 1 and not volume else 0,
         gpu=offer.gpu[:GPU_MAX],
         gpu_count=offer.gpu_count,
         nodes=offer.nodes,
-        dealt_commands=len(request.job.queue) if offer.nodes > 1 else 0,
+        dealt_commands=len(job_of(request.job).queue) if offer.nodes > 1 else 0,
     )
     tx.add(session)
     await tx.flush()
@@ -87,7 +88,7 @@ async def _grant(
         session_id=session.id,
         price_cap_usd_h=money.share(approval.price_cap_usd_h, session.nodes),
         total_cap_usd=money.share(approval.total_cap_usd, session.nodes),
-        hours=approval.hours or str(request.job.hours),
+        hours=approval.hours or str(job_of(request.job).hours),
         until=now + timedelta(seconds=ctx.policy.request_ttl_s),
         now=now,
     )
@@ -157,7 +158,7 @@ async def _intended(
         cloud=offer.cloud,
         account=provider.account,
         label=label,
-        name=instance_name(_human(ctx, request.job, offer), label, able.name_max, able.name_extra_chars),
+        name=instance_name(_human(ctx, job_of(request.job), offer), label, able.name_max, able.name_extra_chars),
         created_at=now,
         machine_id=offer.machine_id,
         **columns,

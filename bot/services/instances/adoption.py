@@ -13,6 +13,7 @@ from decimal import Decimal
 
 from bot.rules.approvals.approvers import Deed, ineligible
 from bot.rules.approvals.decision import is_approver
+from bot.rules.jobs.stored import stored_job
 from bot.rules.pricing import hours_cap
 from bot.rules.values.command_text import cli_command
 from bot.rules.values.labels import LabelKind
@@ -277,7 +278,7 @@ async def _request(tx: Tx, command: Adopt, offer: Offer, judged: Judged, now: da
         state=RequestState.PENDING,
         inbox_key=f"adopt/{command.orphan}",
         requester=command.owner.ref,
-        job=adoption_approval.job_of(command, offer),
+        job=stored_job(adoption_approval.job_of(command, offer)),
         reason=command.reason,
         channel=command.channel,
         rule=f"An operator adopts an orphan. {judged.plan.rule}",

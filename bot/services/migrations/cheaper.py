@@ -12,6 +12,7 @@ from bot.outbound.checkpoint_stores import StoreUnreachable
 from bot.rules.checkpoints.verification import Newest, Reported, judge
 from bot.rules.instances.gpu_check import AVOIDED_FOR, FAILED_DELIVERY
 from bot.rules.jobs.job import JobRequest
+from bot.rules.jobs.stored import job_of
 from bot.rules.market.affordability import cannot_pay
 from bot.rules.market.ranking import RankedOption, rank
 from bot.rules.market.traffic import GB_H_PER_MBPS
@@ -125,7 +126,7 @@ async def saved_of(
 ) -> tuple[datetime, Decimal] | None:
     """Return when the last verified checkpoint was saved, and its GB; None where a move would be refused."""
     try:
-        found = (await last_verified_checkpoint(ctx, view.request.job.checkpoint, now)).verified
+        found = (await last_verified_checkpoint(ctx, job_of(view.request.job).checkpoint, now)).verified
     except StoreUnreachable:
         return None
     if found is None:

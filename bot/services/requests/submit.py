@@ -9,6 +9,7 @@ from decimal import Decimal
 
 from bot.rules.approvals.approvers import Deed
 from bot.rules.jobs.job import JobRequest
+from bot.rules.jobs.stored import job_of, stored_job
 from bot.rules.market import node_sets
 from bot.rules.market import waiting as waiting_rules
 from bot.rules.market.disk import disk_gb
@@ -109,7 +110,7 @@ async def submit(
         if not new:  # Another replica recorded the same message at this moment.
             known = await by_inbox_key(tx, command.key)
         reply = _submitted(ctx, known.id if known else request_id, job, waits)
-        if same := next((one for one in undecided if new and one.job == job.without_people()), None):
+        if same := next((one for one in undecided if new and job_of(one.job) == job.without_people()), None):
             reply = replace(reply, sentence=f"{reply.sentence} {_twice(same.id)}")
         reply = await recovery_mode.with_recovery_notice(tx, reply)
     ctx.hints.requests.set()
@@ -159,7 +160,7 @@ async def _add(
         state=state,
         inbox_key=command.key,
         requester=command.actor.ref,
-        job=job,
+        job=stored_job(job),
         reason=job.reason,
         channel=command.channel,
         run_id=command.run_id,

@@ -12,6 +12,7 @@ from datetime import datetime
 from decimal import Decimal
 
 from bot.rules.approvals.approvers import DeciderFacts, Deed, is_same, linked
+from bot.rules.jobs.stored import job_of
 from bot.rules.pricing import hours_cap
 from bot.rules.sessions import transfer as rules
 from bot.rules.values.command_text import cli_command
@@ -222,7 +223,7 @@ async def _room(
     if problem or view.instance is None:
         return Room(deny(ReplyCode.BAD_TRANSFER, problem))
     in_all = await authority.in_all(tx, view.request, now)
-    job, whole = replace(view.request.job, hours=in_all.session.hours, already_hours=Decimal(0)), in_all.session
+    job, whole = replace(job_of(view.request.job), hours=in_all.session.hours, already_hours=Decimal(0)), in_all.session
     needed, mandate = await approvers.planned(
         tx, ctx.policy, to.ref, job, whole, view.instance.offer, in_all, is_figure=True
     )

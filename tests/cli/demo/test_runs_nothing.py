@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from bot.rules.jobs.stored import job_of
 from bot.cli.demo.demo_stack import playground
 from bot.outbound import ssh_login
 from bot.outbound.ssh_probe import load_library
@@ -70,6 +71,6 @@ async def test_no_typed_text_starts_a_process(elsewhere: Path) -> None:
             for command in (f"touch {marker}", f"nvidia-smi && touch {marker}", f"sh -c 'touch {marker}'"):
                 ran = await ssh_login.run(login, command, timeout_s=LIMIT_S)
                 assert (ran.problem, ran.status) == (None, 127), ran
-            assert (await read_books(running.ctx.db)).requests[0].job.run == f"touch {marker}"
+            assert job_of((await read_books(running.ctx.db)).requests[0].job).run == f"touch {marker}"
     assert started == []
     assert not marker.exists()

@@ -11,6 +11,7 @@ import pytest
 from httpx import Response
 from sqlalchemy import update
 
+from bot.rules.jobs.stored import job_of
 from bot.rules.access.sight import Sight
 from bot.rules.approvals.decision import DeciderFacts
 from bot.services.access import authorization, job_secrets
@@ -61,7 +62,7 @@ async def offered(w: World) -> AsyncIterator[Offered]:
         request_id = await w.running(candidates=("runpod",), hours=Decimal(6), run=RUN, secrets=(SECRET,))
         async with w.ctx.db.write() as tx:
             row = await tx.get_one(Request, request_id)
-            job = replace(row.job, checkpoint=SIGNED, mounts=(f"COPY /data {SIGNED}",))
+            job = replace(job_of(row.job), checkpoint=SIGNED, mounts=(f"COPY /data {SIGNED}",))
             await tx.execute(update(Request).where(Request.id == request_id).values(job=job))
         assert (await transfer.offer(w.ctx, OfferSession(request_id, ALICE, FAY))).ok
         async with w.ctx.db.write() as tx:

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import pytest
 
+from bot.rules.jobs.stored import job_of
 from bot.rules.policy.tiers import ApprovalTier
 from bot.services.audit import invariants
 from bot.services.grants import authority
@@ -223,7 +224,7 @@ class Slices:
         await self.elapse()
         self.asked += 1
         request = (await self.w.view(self.request_id)).request
-        job = replace(request.job, hours=hours, wait=False, start_at=None, budget_cap_usd=None, max_price_usd_h=None)
+        job = replace(job_of(request.job), hours=hours, wait=False, start_at=None, budget_cap_usd=None, max_price_usd_h=None)
         key = f"slice-{self.number}-{self.asked}"
         if how == "again":
             earlier = replace_checkpoint(request)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from bot.rules.jobs.stored import job_of
 from bot.api.views import session_out
 from bot.cli.terminal.views import session_details
 from bot.outbound.ssh_login import Followed, Ran, SshLogin
@@ -263,9 +264,9 @@ async def test_what_a_host_showed_is_a_reason_of_its_later_offers_and_not_of_the
     (known,) = [one for one in later.options if one.offer["machine_id"] == row.machine_id]
     assert "reliability (1 of 1 session on this host failed)." in known.why
     assert all("on this host" not in one.why for one in later.options if one is not known)
-    answer = await w.ctx.catalog.market(later.request.job, 50)
+    answer = await w.ctx.catalog.market(job_of(later.request.job), 50)
     assert [one.machine_id for one in answer.offers if one.own is not None] == [row.machine_id]
-    listing = await w.ctx.catalog.inventory(later.request.job, w.ctx.policy)
+    listing = await w.ctx.catalog.inventory(job_of(later.request.job), w.ctx.policy)
     assert row.machine_id in {one.machine_id for one in listing.market.offers}
     assert not any(one.own for one in listing.market.offers)
 

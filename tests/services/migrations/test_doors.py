@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from bot.rules.jobs.stored import job_of
 from bot.rules.instances.power import PowerAction
 from bot.services.access import authorization
 from bot.services.instances import power
@@ -86,8 +87,8 @@ async def test_a_move_over_rest_comes_once_and_its_cards_say_how_far_it_is(w: Wo
         row = await run.row(SOURCE)
         asked = (await w.view(request["id"])).request
         assert asked.failed_machines == [row.machine_id]
-        assert asked.job.max_price_usd_h is not None
-        assert asked.job.max_price_usd_h < row.price_usd_h
+        assert job_of(asked.job).max_price_usd_h is not None
+        assert job_of(asked.job).max_price_usd_h < row.price_usd_h
         shown = (await door.call("GET", f"/sessions/{run.request_id}", atlas)).json()["migration"]
         assert (shown["step"], shown["number"]) == ("checked", 1)
         assert shown["line"].startswith("Move to ")
