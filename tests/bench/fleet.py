@@ -18,6 +18,7 @@ from typing import Any, cast
 
 from sqlalchemy import insert, text
 
+from bot.rules.jobs.stored import stored_job
 from bot.main import GC_THRESHOLDS
 from bot.rules.jobs.job import JobRequest
 from bot.rules.policy.policy import Policy
@@ -49,7 +50,7 @@ AIM_S = 5.0
 SEED = 8
 NOW = datetime(2026, 10, 31, 9, 0, tzinfo=UTC)
 PEOPLE, LABELS, HOURS = 300, 12, 12
-JOB = JobRequest(GpuConstraint(), Decimal(HOURS))
+JOB = stored_job(JobRequest(GpuConstraint(), Decimal(HOURS)))
 ACCOUNT = "a"
 OFFER = {"gpu": "RTX4090", "gpu_count": 1}
 CHUNK = 2_000

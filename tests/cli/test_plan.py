@@ -28,6 +28,7 @@ from bot.cli.terminal.terminal_tables import print_report
 from bot.practice.reader import all_text
 from bot.rules.grammar.parser import ParsedCommand, parse
 from bot.rules.jobs.job import JobRequest
+from bot.rules.jobs.stored import job_of
 from bot.rules.market.outlook import percent
 from bot.rules.policy.policy import Policy
 from bot.rules.values.phrases import usd
@@ -204,7 +205,7 @@ async def test_a_described_run_is_rented_for_the_time_that_it_may_take(stage: St
     await planned(stage, "model=1B tokens=30M seq=2048 batch=64")
     await stage.command("alice", "/gpu provision model=1B tokens=30M seq=2048 batch=64")
     (request,) = (await stage.w.books()).requests
-    job = request.job
+    job = job_of(request.job)
     assert job.work == ("model=1B", "tokens=30M", "seq=2048", "batch=64")
     made = await planned(stage, "model=1B tokens=30M seq=2048 batch=64")
     assert made.best is not None

@@ -10,8 +10,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from bot.rules.jobs.stored import job_of
 from bot.rules.jobs.job import JobRequest, SpotPolicy
+from bot.rules.jobs.stored import job_of, stored_job
 from bot.rules.market.estimate import Component, Estimate
 from bot.services.market.codec import estimate_to_json, offer_to_json
 from ledger.kernel.states import InstanceState, OrphanState, RequestState, SessionState
@@ -113,7 +113,7 @@ def requests(state: RequestState | None = None) -> st.SearchStrategy[Request]:
         quote_version=st.integers(0, 9),
         parent_id=st.none() | ids,
         requester=refs,
-        job=jobs(),
+        job=jobs().map(stored_job),
         reason=texts,
         channel=texts,
         rule=texts,

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from bot.rules.jobs.job import JobRequest
+from bot.rules.jobs.stored import stored_job
 from bot.rules.market.estimate import Component, Estimate
 from bot.rules.values.labels import LabelKey
 from bot.services.market.codec import estimate_to_json, offer_to_json
@@ -71,7 +72,7 @@ async def _store(tx: Tx, row: Row, values: dict[str, Any]) -> Row:
 
 
 async def request(
-    tx: Tx, state: RequestState = RequestState.PENDING, *, at: datetime = START, **values: Any
+    tx: Tx, state: RequestState = RequestState.PENDING, *, at: datetime = START, job: JobRequest = JOB, **values: Any
 ) -> Request:
     """A request by ADA for two hours of one RTX 4090, due now."""
     row = Request(
@@ -81,7 +82,7 @@ async def request(
         quote_version=0 if state is RequestState.QUOTING else 1,
         inbox_key=f"test-{next(_number)}",
         requester=ADA.ref,
-        job=JOB,
+        job=stored_job(job),
         reason=JOB.reason,
         channel=CHANNEL,
         rule="Needs 1 approval.",

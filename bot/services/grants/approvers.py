@@ -58,7 +58,8 @@ async def approver_groups(
     for one in requests:
         asker = behind.get(askers[one.id], askers[one.id])
         option = (picked or {}).get(one.id) or _option_of(one, options.get(about[one.id], ()))
-        job, offers = job_of(one.job), [shown(option)] if option is not None else []
+        job = job_of(one.job)
+        offers: Offers = [shown(option)] if option is not None else []
         if one.state is RequestState.WAITING:
             offers = shown_in_advance(job, job.budget_cap_usd)
         before = earlier[one.id].before(is_figure=authority.is_figure(one))

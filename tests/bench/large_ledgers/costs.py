@@ -14,6 +14,7 @@ from typing import Any
 
 from sqlalchemy import delete, insert, text
 
+from bot.rules.jobs.stored import stored_job
 from bot.rules.budgets.budget import Period
 from bot.rules.jobs.job import JobRequest
 from bot.rules.policy.policy import Policy
@@ -44,7 +45,7 @@ MONTH = datetime(2026, 10, 1, tzinfo=UTC)
 NOW = datetime(2026, 10, 31, 9, 0, tzinfo=UTC)
 #: Hours of one session; each hour books the GPU and the storage.
 HOURS = 12
-JOB = JobRequest(GpuConstraint(), Decimal(HOURS))
+JOB = stored_job(JobRequest(GpuConstraint(), Decimal(HOURS)))
 MICRO = Decimal("0.000001")
 PEOPLE, CLOUDS, GPUS, LABELS = 300, 5, 8, 12
 #: Entries that the job itself folds; the others are loaded as folded.

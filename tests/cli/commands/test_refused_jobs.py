@@ -14,12 +14,12 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
-from bot.rules.jobs.stored import job_of
 from bot.api.app import build_api
 from bot.api.dependencies import ApiSettings, Dependencies
 from bot.cli.access.api_client import ApiClient
 from bot.cli.commands.mcp import Tools
 from bot.cli.lazy import build
+from bot.rules.jobs.stored import job_of
 from bot.rules.policy.model_profiles import ModelProfile
 from bot.rules.policy.policy import Policy
 from bot.services.access import api_keys

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from bot.rules.jobs.stored import job_of
 from bot.cli.lazy import build
+from bot.rules.jobs.stored import job_of
 from tests.cli.test_session import books, url
 
 __all__ = ["url"]

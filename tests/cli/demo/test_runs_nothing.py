@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from bot.rules.jobs.stored import job_of
 from bot.cli.demo.demo_stack import playground
 from bot.outbound import ssh_login
 from bot.outbound.ssh_probe import load_library
 from bot.practice.reader import button_texts
 from bot.practice.remote import RemoteDriver
+from bot.rules.jobs.stored import job_of
 from bot.services.nodes.login_keys import ssh_login as login_of
 from ledger.queries.audit import read_books
 from tests.cli.test_commands import LIMIT_S, elsewhere

@@ -160,6 +160,6 @@ async def test_prices_that_are_five_minutes_old_buy_nothing_twice_and_delay_no_e
         assert len(live) == (1 if view.session and view.session.state is SessionState.RUNNING else 0)
     busy.is_busy = False
     w.clock.advance(STRETCHED_S)
-    job = (await w.view(asked[0])).request.job
+    job = job_of((await w.view(asked[0])).request.job)
     (answer,) = (await w.ctx.catalog.inventory(job, w.ctx.policy)).answers
     assert (answer.ok, answer.at) == (True, w.clock.now())

@@ -11,8 +11,8 @@ from typing import cast
 
 import pytest
 
-from bot.rules.jobs.stored import job_of
 from bot.outbound.checkpoint_stores import Stores
+from bot.rules.jobs.stored import job_of
 from bot.services.checkpoints import hold as checkpoint_hold
 from bot.services.checkpoints import verification
 from bot.services.instances import termination

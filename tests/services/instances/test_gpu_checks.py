@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from bot.rules.jobs.stored import job_of
 from bot.api.views import session_out
 from bot.cli.terminal.views import session_details
 from bot.outbound.ssh_login import Followed, Ran, SshLogin
 from bot.rules.access.sight import Sight
 from bot.rules.instances.checked_gpus import checked_gpus
 from bot.rules.instances.power import PowerAction
+from bot.rules.jobs.stored import job_of
 from bot.services.instances import gpu_checks, power
 from bot.services.nodes.login_keys import public_line
 from bot.services.runtime.commands import Switch

@@ -12,9 +12,9 @@ from typing import Any, cast
 
 import pytest
 
-from bot.rules.jobs.stored import job_of
 from bot.rules.approvals.decision import Decision
 from bot.rules.jobs.job import JobRequest, SpotPolicy
+from bot.rules.jobs.stored import job_of
 from bot.rules.market.ranking import rank
 from bot.services.approvals import by_offer
 from bot.services.approvals.by_offer import Named
@@ -313,7 +313,9 @@ async def test_the_rest_behind_an_old_copy_is_read_before_the_quote_is_final(pac
         paced.clock.advance(2)
     assert view.request.state is RequestState.PENDING
     assert "best cost-efficiency" in view.options[0].marks
-    assert view.options[0].offer_id == first_of(paced, job_of(view.request.job), await whole(paced, job_of(view.request.job)))
+    assert view.options[0].offer_id == first_of(
+        paced, job_of(view.request.job), await whole(paced, job_of(view.request.job))
+    )
     assert view.options[0].offer["gpu_count"] == 8
 
 

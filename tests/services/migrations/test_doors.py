@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from bot.rules.jobs.stored import job_of
 from bot.rules.instances.power import PowerAction
+from bot.rules.jobs.stored import job_of
 from bot.services.access import authorization
 from bot.services.instances import power
 from bot.services.migrations.start import Migrate, migrate

@@ -7,8 +7,8 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
-from bot.rules.jobs.stored import job_of
 from bot.rules.jobs.job import JobRequest
+from bot.rules.jobs.stored import job_of
 from bot.services.market.catalog import Catalog
 from bot.services.plans import planner
 from bot.services.requests import submit

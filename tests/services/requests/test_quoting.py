@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from bot.rules.jobs.stored import job_of
 from bot.rules.jobs.job import JobRequest
+from bot.rules.jobs.stored import job_of
 from bot.rules.policy.consumers import ConsumerPolicy
 from bot.services.market.catalog import Catalog
 from bot.services.market.document import market_page

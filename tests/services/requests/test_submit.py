@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from bot.rules.jobs.stored import job_of
 from bot.rules.jobs.job import JobRequest
+from bot.rules.jobs.stored import job_of
 from bot.services.access import job_secrets
 from bot.services.access.job_secrets import StoreSecret
 from bot.services.requests import submit

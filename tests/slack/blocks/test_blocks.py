@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from bot.rules.jobs.stored import stored_job
 from bot.rules.access.sight import Sight
 from bot.rules.jobs.job import JobRequest, SpotPolicy
 from bot.rules.policy.policy import Policy
@@ -48,7 +49,7 @@ def view(state: RequestState, of: Session | None = None, *rows: Instance, **colu
         "kind": RequestKind.PROVISION,
         "quote_version": 1,
         "requester": "slack:T1/U0ALICE",
-        "job": JOB,
+        "job": stored_job(JOB),
         "reason": "fine-tune",
         "rule": "Needs 1 approval.",
         "required_approvals": 1,

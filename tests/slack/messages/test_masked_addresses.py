@@ -8,10 +8,10 @@ import logging
 from typing import Any
 
 from bot import logs
-from bot.rules.jobs.stored import job_of
 from bot.outbound.egress import EgressResponse
 from bot.practice.reader import all_text
 from bot.rules.access.scopes import PLAIN, Scope
+from bot.rules.jobs.stored import job_of
 from bot.services.runtime.event_order import number_all
 from bot.services.webhooks import delivery
 from ledger.core import record

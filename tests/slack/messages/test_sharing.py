@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from sqlalchemy import update
 
-from bot.rules.jobs.stored import job_of
 from bot.practice.model import ChatMessage
 from bot.practice.reader import all_text, buttons
+from bot.rules.jobs.stored import job_of
 from ledger.kernel.checkpoint_step import CheckpointStep
 from ledger.models import Instance
 from tests.slack.conftest import Stage
