@@ -18,9 +18,9 @@ from typing import Any, cast
 
 from sqlalchemy import insert, text
 
-from bot.rules.jobs.stored import stored_job
 from bot.main import GC_THRESHOLDS
 from bot.rules.jobs.job import JobRequest
+from bot.rules.jobs.stored import stored_job
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.timing import Timing
 from bot.rules.values.labels import LabelKey, instance_name

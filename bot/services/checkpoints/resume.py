@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import islice
 
 from bot.outbound.checkpoint_stores import StoreUnreachable
 from bot.rules.checkpoints import resume as rules
@@ -64,13 +66,19 @@ async def last_verified_checkpoint(ctx: Context, location: str | None, now: date
     return FoundCheckpoint(found, rules.address(where, found.checkpoint.path))
 
 
+def to_resume(replacements: Iterable[Unresumed]) -> list[Unresumed]:
+    """Return which of these replacements one pass looks at: the first whose jobs keep checkpoints.
+
+    Jobs without checkpoints never get a resume point, so they must not take the places of others.
+    """
+    return list(islice((one for one in replacements if checkpoint_of(one.job) is not None), MOST))
+
+
 async def resumes_due(ctx: Context) -> int:
     """Find and store the resume point of every replacement that has none; return how many were looked at."""
     now = ctx.clock.now()
     async with ctx.db.read() as tx:
-        every = await unresumed(tx)
-    # Jobs without checkpoints never get a resume point, so they must not take the places of others.
-    waiting = [one for one in every if checkpoint_of(one.job) is not None][:MOST]
+        waiting = to_resume(await unresumed(tx))
     # A store that does not answer delays no other one.
     await asyncio.gather(
         *(alone(ctx, one.instance.id, "the search for its checkpoint", _resume(ctx, one, now), None) for one in waiting)

@@ -14,9 +14,9 @@ from typing import Any
 
 from sqlalchemy import delete, insert, text
 
-from bot.rules.jobs.stored import stored_job
 from bot.rules.budgets.budget import Period
 from bot.rules.jobs.job import JobRequest
+from bot.rules.jobs.stored import stored_job
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.timing import Timing
 from bot.rules.reports.digest import day_before

@@ -313,9 +313,8 @@ async def test_the_rest_behind_an_old_copy_is_read_before_the_quote_is_final(pac
         paced.clock.advance(2)
     assert view.request.state is RequestState.PENDING
     assert "best cost-efficiency" in view.options[0].marks
-    assert view.options[0].offer_id == first_of(
-        paced, job_of(view.request.job), await whole(paced, job_of(view.request.job))
-    )
+    job = job_of(view.request.job)
+    assert view.options[0].offer_id == first_of(paced, job, await whole(paced, job))
     assert view.options[0].offer["gpu_count"] == 8
 
 

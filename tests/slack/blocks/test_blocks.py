@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from bot.rules.jobs.stored import stored_job
 from bot.rules.access.sight import Sight
 from bot.rules.jobs.job import JobRequest, SpotPolicy
+from bot.rules.jobs.stored import stored_job
 from bot.rules.policy.policy import Policy
 from bot.rules.values import job_text
 from bot.services.nodes.connection import ssh_command
