@@ -49,11 +49,12 @@ async def _session(
     ctx: Context, tx: Tx, request: Request, approval: Approval, option: Option, now: datetime
 ) -> Session:
     """Return the session of a request: a new one, or the one that waited while the request was quoted again."""
-    hours, waiting = approval.hours or str(job_of(request.job).hours), await session_of(tx, request.id)
+    job, waiting = job_of(request.job), await session_of(tx, request.id)
+    hours = approval.hours or str(job.hours)
     if waiting is not None:
         await amend(tx, Session, waiting.id, hours=hours)
         return waiting
-    offer, volume = offer_from_json(option.offer), job_of(request.job).makes_volume
+    offer, volume = offer_from_json(option.offer), job.makes_volume
     session = Session(
         id=new_id("ses", now),
         request_id=request.id,
@@ -62,13 +63,13 @@ async def _session(
         channel=request.channel,
         hours=hours,
         created_at=now,
-        label=job_of(request.job).label or ctx.policy.project,
+        label=job.label or ctx.policy.project,
         # A set has no replacements: it runs whole, or it ends.
         replacements_left=ctx.policy.replacements if ctx.policy.failover and offer.nodes == 1 and not volume else 0,
         gpu=offer.gpu[:GPU_MAX],
         gpu_count=offer.gpu_count,
         nodes=offer.nodes,
-        dealt_commands=len(job_of(request.job).queue) if offer.nodes > 1 else 0,
+        dealt_commands=len(job.queue) if offer.nodes > 1 else 0,
     )
     tx.add(session)
     await tx.flush()

@@ -161,7 +161,8 @@ async def plight_of(ctx: Context, tx: Tx, grace: GraceRow, row: Instance, sessio
     moves = await is_moving(tx, session.id)
     alone_in_session = session.nodes == 1 and not grace.replaced and not moves
     can_replace = alone_in_session and session.state is SessionState.RUNNING and now < end and able.keeps_disk
-    has_command = job_of(request.job).run is not None or bool(job_of(request.job).queue)
+    job = job_of(request.job)
+    has_command = job.run is not None or bool(job.queue)
     return Plight(
         cause=grace.cause,
         at_risk=grace.at_risk,

@@ -161,10 +161,11 @@ async def _expire(ctx: Context, one: _Waiter, now: datetime) -> None:
 
 async def wait_again(tx: Tx, request: Request, held: Claim, now: datetime) -> bool:
     """Let a request wait again that found nothing at its quote; False where it does not wait, or no longer."""
-    if not job_of(request.job).may_wait or request.quote_version > 0:
+    job = job_of(request.job)
+    if not job.may_wait or request.quote_version > 0:
         return False
     limits = (await limits_of(tx, [request.id])).get(request.id)
-    if limits is None or not job_of(request.job).wait or now >= limits.until:
+    if limits is None or not job.wait or now >= limits.until:
         return False
     limits.misses += 1
     due_at = rules.next_look(request.id, now, limits.until)
