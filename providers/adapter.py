@@ -17,7 +17,6 @@ from pydantic import BaseModel, ConfigDict, SecretStr
 
 from ledger.kernel.clock import Clock
 from ledger.kernel.grant import Grant
-from ledger.kernel.job import GpuConstraint
 from ledger.kernel.network_guard import forbid_in_transaction
 from providers.adapter_helpers import only, same
 from providers.capabilities import Capabilities, PriceSource
@@ -43,6 +42,7 @@ from providers.errors import (
     UnexpectedResponse,
     Unsupported,
 )
+from providers.gpus.constraint import GpuConstraint
 from providers.http import CloudHttp, Credential, HttpReply, fingerprint
 from providers.rate_limits import LocalPacer, Pacer, Pacing
 

@@ -13,12 +13,13 @@ from typing import Any, ClassVar
 
 from ledger.kernel import money
 from ledger.kernel.grant import Grant
-from ledger.kernel.job import GpuConstraint, volume_of
+from ledger.kernel.volume_name import volume_of
 from providers.adapter import CloudAdapter
 from providers.capabilities import BillGranularity, BillingRule, BillingStart, Capabilities, PortAccess
 from providers.completeness import AnswerPart, Completeness, Rest
 from providers.contract import InstanceSpec, InstanceStatus, Listing, NotSeen, ObservedInstance, Offer
 from providers.errors import InUse, InvalidSpec
+from providers.gpus.constraint import GpuConstraint
 from providers.http import HttpReply
 from providers.rate_limits import Pace
 

@@ -11,6 +11,7 @@ from bot.rules.approvals.decision import is_approver
 from bot.rules.grammar.job import everything
 from bot.rules.grammar.parser import GrammarError, ParsedCommand, parse
 from bot.rules.instances.power import PowerAction
+from bot.rules.jobs.job import JobRequest
 from bot.rules.values.reply_code import ReplyCode
 from bot.rules.values.text import clean
 from bot.services.access import authorization, delegation
@@ -44,7 +45,6 @@ from bot.slack.home import decidable
 from bot.slack.render import card_facts
 from bot.slack.subcommands import money, volumes
 from ledger.kernel.actor import Actor
-from ledger.kernel.job import JobRequest
 from ledger.queries.people.transfers import left_at
 from ledger.queries.views import nothing_ends_in, resolve
 

@@ -13,6 +13,7 @@ from typing import Any
 from bot.rules.grammar.commands import BY_NAME
 from bot.rules.grammar.job import Draft, pair
 from bot.rules.jobs.facets import NARROWING, WORD_OF
+from bot.rules.jobs.job import JobRequest
 from bot.rules.jobs.words import hours_of
 from bot.rules.jobs.work import run_word
 from bot.rules.policy import job_bounds
@@ -23,7 +24,6 @@ from bot.rules.values.secret_names import value_problem
 from bot.rules.values.text import UnclosedQuote, WordToken, clean, tokens
 from bot.slack.inbound import WITHHELD
 from bot.slack.modals import ANY, NO_PRESET, RUN_LONG
-from ledger.kernel.job import JobRequest
 
 Errors = dict[str, str]
 

@@ -11,11 +11,11 @@ from bot.cli.commands.inventory import inventory as on_the_command_line
 from bot.rules.grammar.job import everything
 from bot.rules.grammar.parser import ParsedCommand, parse
 from bot.rules.jobs.facets import WORD_OF
+from bot.rules.jobs.job import JobRequest
 from bot.rules.policy.policy import Policy
 from bot.rules.viability.compatibility import capability
 from bot.services.market.catalog import MarketListing
 from ledger.engine.db import Database
-from ledger.kernel.job import JobRequest
 from providers.contract import Offer
 from tests.api.door import opened
 from tests.support.clock import SteppedClock

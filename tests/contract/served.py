@@ -11,9 +11,9 @@ from decimal import Decimal
 from typing import Any
 
 from ledger.kernel.grant import Grant, GrantKind
-from ledger.kernel.job import GpuConstraint
 from providers.capabilities import Capabilities
 from providers.contract import InstanceSpec, InstanceStatus, NotSeen, ObservedInstance, Offer, Provider
+from providers.gpus.constraint import GpuConstraint
 from providers.rate_limits import LocalPacer, Pacer
 from providers.registry import REGISTRY, ProviderEntry
 from providers.sandbox.clock import SandboxTiming

@@ -11,8 +11,8 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from ledger.kernel.job import GpuConstraint
 from providers.contract import InstanceStatus
+from providers.gpus.constraint import GpuConstraint
 from providers.registry import REGISTRY
 from providers.sandbox.clock import SandboxTiming
 from providers.sandbox.server import build_app

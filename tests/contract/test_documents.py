@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from ledger.kernel.job import GpuConstraint
 from providers.contract import InstanceStatus, NotSeen, Provider, SshEndpoint
 from providers.errors import UnexpectedResponse
+from providers.gpus.constraint import GpuConstraint
 from providers.rate_limits import LocalPacer
 from providers.registry import REGISTRY
 from providers.sandbox.engine import Engine

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from ledger.kernel.grant import Grant, GrantKind
-from ledger.kernel.job import VOLUME, GpuConstraint
+from ledger.kernel.volume_name import VOLUME
 from providers.cloud_names import volumes_of
 from providers.clouds.lambda_cloud.adapter import LambdaConfig
 from providers.clouds.lambda_cloud.volumes import LambdaVolumes
@@ -28,6 +28,7 @@ from providers.errors import (
     Unavailable,
     UnexpectedResponse,
 )
+from providers.gpus.constraint import GpuConstraint
 from providers.http import HttpReply
 from providers.rate_limits import LocalPacer
 from providers.registry import REGISTRY

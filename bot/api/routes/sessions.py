@@ -37,7 +37,7 @@ from bot.services.nodes import login, machine_logs, node_api
 from bot.services.runtime.commands import AnswerGrace, Extend, Reply, Switch, Terminate
 from bot.services.runtime.commands import FinishSession as WorkDone
 from bot.services.sessions import extension, grace_answers, queue_results, service
-from ledger.kernel.job import volume_of
+from ledger.kernel.volume_name import volume_of
 from ledger.models import Session
 from ledger.queries.views import session_view, sessions_page
 

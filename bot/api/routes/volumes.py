@@ -13,12 +13,13 @@ from bot.api.routes.requests import done
 from bot.api.schemas.base import Done
 from bot.api.schemas.volumes import VolumeIn, VolumeOut
 from bot.rules.grammar.parser import GrammarError, parse
+from bot.rules.jobs.stored import job_of
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.billing.metering import cost_now
 from bot.services.requests import submit
 from bot.services.runtime.commands import Provision, refuse
 from bot.services.sessions import volumes as of_people
-from ledger.kernel.job import volume_of
+from ledger.kernel.volume_name import volume_of
 from providers.cloud_names import machines_of
 
 router = APIRouter(prefix="/api/v1", tags=["volumes"])
@@ -38,7 +39,7 @@ async def volumes(deps: Deps, who: RequestReader) -> list[VolumeOut]:
             owner_name=ctx.names.of(ctx.policy, view.session.owner) or "",
             cloud=machines_of(row.cloud),
             region=str(row.offer.get("region", "")),
-            size_gb=view.request.job.disk_gb,
+            size_gb=job_of(view.request.job).disk_gb,
             path=of_people.path_of(ctx, view),
             price_usd_h=row.price_usd_h,
             cost_usd=cost_now(ctx, view, now),

@@ -6,7 +6,8 @@ from dataclasses import fields, replace
 from enum import StrEnum
 from typing import Final
 
-from ledger.kernel.job import GpuConstraint, JobRequest
+from bot.rules.jobs.job import JobRequest
+from providers.gpus.constraint import GpuConstraint
 
 
 class Sight(StrEnum):

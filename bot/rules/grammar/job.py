@@ -14,6 +14,7 @@ from bot.rules.grammar.sizing_words import refused
 from bot.rules.jobs.facet import Fields
 from bot.rules.jobs.facets import FACETS, WORD_OF, WORDS
 from bot.rules.jobs.gpus import read_gpus, unknown_gpu
+from bot.rules.jobs.job import JobRequest
 from bot.rules.jobs.limits import SPOT_WORDS, cloud_words, read_clouds
 from bot.rules.jobs.profile import machine_of
 from bot.rules.jobs.words import DURATION
@@ -27,7 +28,7 @@ from bot.rules.sizing.model_shapes import model
 from bot.rules.values import secret_text
 from bot.rules.values.bad_word import BadWord, near, show
 from bot.rules.values.text import UnclosedQuote, WordToken, tokens
-from ledger.kernel.job import GpuConstraint, JobRequest
+from providers.gpus.constraint import GpuConstraint
 from providers.gpus.table import lookup
 
 #: Without a time, offers are compared by the cost of one hour.

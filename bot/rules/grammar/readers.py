@@ -9,6 +9,7 @@ from decimal import Decimal
 
 from bot.rules.access.scopes import BadHolder, known_person, person
 from bot.rules.grammar.commands import BY_NAME, DONE_WORDS, Subcommand
+from bot.rules.jobs.job import JobRequest
 from bot.rules.jobs.limits import read_clouds
 from bot.rules.market.sizing_question import SizingQuestion
 from bot.rules.market.sort_key import SortKey
@@ -18,7 +19,6 @@ from bot.rules.values.bad_word import BadWord, near, show
 from bot.rules.values.secret_names import name_problem
 from bot.rules.values.text import WordToken
 from ledger.kernel.actor import Actor
-from ledger.kernel.job import JobRequest
 from providers import cloud_names
 
 #: Said where a value may have been typed behind a name.

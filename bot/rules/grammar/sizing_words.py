@@ -7,13 +7,14 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
+from bot.rules.jobs.job import JobRequest
 from bot.rules.jobs.work import workload
 from bot.rules.market.sizing_question import SERVED, SizingQuestion
 from bot.rules.policy.policy import Policy
 from bot.rules.sizing.workload import WorkKind, Workload
 from bot.rules.values.bad_word import BadWord
 from bot.rules.values.phrases import short_hours
-from ledger.kernel.job import GpuConstraint, JobRequest
+from providers.gpus.constraint import GpuConstraint
 
 _EXAMPLE = "plan budget=$500 served-tokens=10B"
 #: Fields that name a machine: together with hours they ask for a rental, not for a model.

@@ -8,9 +8,9 @@ from typing import Annotated, Final
 from pydantic import Field
 
 from bot.rules.jobs.facet import Detail, Fields, JobFacet, Key, NumberOrText, Word
+from bot.rules.jobs.job import JobRequest
 from bot.rules.values.bad_word import BadWord, show
 from bot.wire.queue import MOST_ATTEMPTS
-from ledger.kernel.job import JobRequest
 
 MOST_CODES: Final = 16
 _LARGEST_CODE: Final = 255

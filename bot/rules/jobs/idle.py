@@ -8,9 +8,9 @@ from decimal import Decimal
 from typing import Final
 
 from bot.rules.jobs.facet import Detail, Fields, JobFacet, Key, NumberOrText, Word
+from bot.rules.jobs.job import JobRequest
 from bot.rules.values.bad_word import BadWord, show
 from bot.rules.values.phrases import hours
-from ledger.kernel.job import JobRequest
 
 #: Check-ins come every minute, so a shorter time would end machines by accident.
 LEAST_S: Final = 300

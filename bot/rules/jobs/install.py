@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from bot.rules.jobs.facet import Detail, Fields, JobFacet, Key, Text, Word
+from bot.rules.jobs.job import JobRequest
 from bot.rules.policy.policy import Policy
 from bot.rules.stacks.stack import STACKS
 from bot.rules.values.bad_word import BadWord, near, show
-from ledger.kernel.job import JobRequest
 
 
 def read_install(text: str, _policy: Policy) -> Fields:

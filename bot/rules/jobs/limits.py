@@ -11,12 +11,12 @@ from typing import Annotated
 from pydantic import Field, StrictBool
 
 from bot.rules.jobs.facet import Detail, Fields, JobFacet, Key, NumberOrText, Text, Word, sets
+from bot.rules.jobs.job import JobRequest, SpotPolicy
 from bot.rules.jobs.words import dollars, dollars_per_hour, yes_or_no
 from bot.rules.policy import job_bounds
 from bot.rules.policy.policy import Policy
 from bot.rules.values.bad_word import BadWord, near, show
 from bot.rules.values.phrases import rate, usd
-from ledger.kernel.job import JobRequest, SpotPolicy
 from providers import cloud_names
 from providers.cloud_names import machines_of
 

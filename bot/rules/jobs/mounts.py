@@ -8,8 +8,8 @@ from typing import Annotated
 from pydantic import Field
 
 from bot.rules.jobs.facet import Detail, DocumentPart, JobFacet, Key, Text
+from bot.rules.jobs.job import JobRequest
 from bot.rules.values.mounts import MountMode, mounts_of
-from ledger.kernel.job import JobRequest
 
 
 class FileMount(DocumentPart):

@@ -9,12 +9,12 @@ from pydantic import Field
 
 from bot.rules.access.scopes import BadHolder, known_person
 from bot.rules.jobs.facet import Detail, Fields, JobFacet, Key, Text, Word
+from bot.rules.jobs.job import JobRequest
 from bot.rules.policy import job_bounds
 from bot.rules.policy.policy import Policy
 from bot.rules.values.bad_word import BadWord
 from bot.rules.values.private_keys import LONGEST_KEY
 from bot.rules.values.secret_names import names_problem
-from ledger.kernel.job import JobRequest
 
 
 def _read_secrets(text: str, _policy: Policy) -> Fields:

@@ -8,10 +8,10 @@ from typing import Annotated
 from pydantic import Field
 
 from bot.rules.jobs.facet import Detail, Fields, JobFacet, Key, NumberOrText, Word
+from bot.rules.jobs.job import JobRequest
 from bot.rules.policy import job_bounds
 from bot.rules.policy.policy import Policy
 from bot.rules.values.bad_word import BadWord
-from ledger.kernel.job import JobRequest
 from ledger.kernel.ports import Port
 
 

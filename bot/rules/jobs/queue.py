@@ -13,10 +13,10 @@ from typing import Annotated, Any, Final
 from pydantic import Field
 
 from bot.rules.jobs.facet import Detail, DocumentPart, Fields, JobFacet, Key, NumberOrText, Text, Word, plain
+from bot.rules.jobs.job import JobRequest
 from bot.rules.values.bad_word import BadWord, show
 from bot.rules.values.phrases import plural
 from bot.wire.queue import MOST_COMMANDS
-from ledger.kernel.job import JobRequest
 
 #: The most characters of one command, and of all of a queue as JSON writes them.
 MOST_CHARACTERS: Final = 1000

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from bot.rules.jobs.facet import Detail, JobFacet, Key, Text
+from bot.rules.jobs.job import JobRequest
 from bot.rules.jobs.words import as_is
-from ledger.kernel.job import JobRequest
 
 
 def _details(job: JobRequest) -> Iterator[Detail]:

@@ -8,13 +8,13 @@ from typing import Annotated
 from pydantic import Field, StrictBool
 
 from bot.rules.jobs.facet import Detail, Fields, JobFacet, Key, NumberOrText, Text, Word, plain
+from bot.rules.jobs.job import JobRequest
 from bot.rules.jobs.words import as_is, whole
 from bot.rules.jobs.work_words import WORK_KEYS, read
 from bot.rules.policy.policy import Policy
 from bot.rules.sizing.unsaid import unknown
 from bot.rules.sizing.workload import Workload
 from bot.rules.values.bad_word import BadWord, show
-from ledger.kernel.job import JobRequest
 
 #: Words that describe a run and are words of a job as well: they are read twice, once for each.
 SHARED = frozenset(["model", "tokens"])

@@ -34,6 +34,7 @@ from decimal import Decimal
 from typing import Any
 
 from bot.rules.checkpoints.verification import CheckpointHold, reserve
+from bot.rules.jobs.job import JobRequest
 from bot.rules.market.data_moved import data_said
 from bot.rules.market.outlook import RunOutlook, outlook
 from bot.rules.market.parts import (
@@ -60,7 +61,6 @@ from bot.rules.values.phrases import about_hours, plural, usd
 from bot.rules.values.phrases import hours as say_hours
 from bot.rules.viability.interconnect import slow_host
 from ledger.kernel import money
-from ledger.kernel.job import JobRequest
 from providers.capabilities import BillingRule, BillingStart, Capabilities
 from providers.contract import Offer
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
 
+from bot.rules.jobs.job import JobRequest, SpotPolicy
 from bot.rules.jobs.work import workload_of
 from bot.rules.market.estimate import unpriced
 from bot.rules.policy.policy import Policy
@@ -17,7 +18,6 @@ from bot.rules.stacks.stack import STACKS, Stack
 from bot.rules.values.phrases import plural
 from bot.rules.viability.compatibility import Needs, capability, obstacle
 from bot.rules.viability.obstacles import SENTENCES, Obstacle
-from ledger.kernel.job import JobRequest, SpotPolicy
 from providers.contract import Offer, Stock
 
 EXAMPLES = 3

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from bot.rules.jobs.job import JobRequest
 from bot.rules.values.phrases import plural
 from ledger.kernel import money
-from ledger.kernel.job import JobRequest
 from providers.contract import Offer
 
 #: What an offer costs: each machine of a set costs it.

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from decimal import Decimal
 
+from bot.rules.jobs.job import JobRequest
 from bot.rules.sizing.workload import Workload
-from ledger.kernel.job import JobRequest
 
 #: The word that says how many tokens the model serves later.
 SERVED = "served-tokens"

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from bot.rules.jobs.job import JobRequest
 from bot.rules.nodes.checkins import NodeStatus
 from bot.rules.nodes.machine_report import RUN
 from bot.rules.nodes.queue_results import queue_words
 from bot.wire.checkin import QueueCounts, StartupStep, StepOutcome, Work
 from ledger.kernel.end_reason import WENT_WELL, WENT_WRONG, EndReason
-from ledger.kernel.job import JobRequest
 from ledger.kernel.job_state import JOB_OVER, JobState
 from ledger.kernel.states import SessionState
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
+from bot.rules.jobs.job import JobRequest
 from bot.rules.values.serving import is_serving
 from bot.wire.startup_plan import PlannedServer
-from ledger.kernel.job import JobRequest
 
 #: The step's name, and how long the server may take to its first answer: it downloads the model and loads it.
 SERVE, SERVE_LIMIT_S = "serve", 1800

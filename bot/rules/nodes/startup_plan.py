@@ -9,6 +9,7 @@ import shlex
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
+from bot.rules.jobs.job import JobRequest
 from bot.rules.nodes.model_server import SERVE, SERVE_LIMIT_S, model_server
 from bot.rules.nodes.mount_steps import FILES, FILES_LIMIT_S, files_script
 from bot.rules.nodes.resume_steps import (
@@ -34,7 +35,6 @@ from bot.rules.values.mounts import mounts_of
 from bot.rules.values.repository import Repository
 from bot.wire.queue import PlannedQueue
 from bot.wire.startup_plan import LEFT_OUT, PlannedStep, StartupPlan
-from ledger.kernel.job import JobRequest
 
 #: What people expect on a machine, installed where the image lacks it.
 PACKAGES = ("git", "wget", "curl", "vim", "htop", "tmux")

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 from decimal import Decimal
 
+from bot.rules.jobs.job import JobRequest
 from bot.rules.values.phrases import hours
 from bot.rules.values.reply_code import ReplyCode
 from ledger.kernel.actor import Actor
-from ledger.kernel.job import JobRequest
 from providers.cloud_names import machines_of
 from providers.gpus.table import lookup
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import Final, NamedTuple
 
+from bot.rules.jobs.job import JobRequest
 from bot.rules.policy.policy import Policy
 from bot.rules.values import secret_text
 from bot.rules.values.reply_code import ReplyCode
-from ledger.kernel.job import JobRequest
 from ledger.kernel.ports import Port
 
 MOST_USD: Final = Decimal(1_000_000)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Final
 
+from bot.rules.jobs.job import JobRequest
 from bot.rules.values.reply_code import ReplyCode
-from ledger.kernel.job import JobRequest
 
 #: An option of a command and its value: `--config a.yaml`, `--config=a.yaml`, `--config "a.yaml"`.
 _OPTION: Final = r"(?<![\w-])--{name}(?:=|\s+)(?P<value>\"[^\"]*\"|'[^']*'|[^\s;&|\"']+)"

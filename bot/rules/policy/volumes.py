@@ -7,14 +7,16 @@ from collections.abc import Collection, Mapping
 from decimal import Decimal
 from typing import Final
 
+from bot.rules.jobs.job import JobRequest
 from bot.rules.policy.job_bounds import BoundsVerdict
 from bot.rules.policy.policy import Policy
 from bot.rules.values.phrases import plural, usd
 from bot.rules.values.reply_code import ReplyCode
 from ledger.kernel import money
-from ledger.kernel.job import VOLUME, GpuConstraint, JobRequest
+from ledger.kernel.volume_name import VOLUME
 from providers.capabilities import Capabilities
 from providers.cloud_names import machines_of
+from providers.gpus.constraint import GpuConstraint
 
 #: What the labels of every cloud have room for; it is also a folder on the machines.
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,22}[a-z0-9]")

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal
 from enum import StrEnum
 
+from bot.rules.jobs.job import JobRequest
 from bot.rules.policy.policy import Policy
 from bot.rules.values.phrases import hour_limit
 from bot.rules.values.phrases import hours as say_hours
 from bot.rules.values.reply_code import ReplyCode
-from ledger.kernel.job import JobRequest
 
 SHORTEST_HOURS = Decimal(1) / 60
 STEP_HOURS = Decimal("0.25")

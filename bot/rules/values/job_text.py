@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from decimal import Decimal
 
+from bot.rules.jobs.job import JobRequest
 from bot.rules.values.phrases import brief, hour_limit, hours, plural
 from ledger.kernel.ids import short_id
-from ledger.kernel.job import GpuConstraint, JobRequest, volume_of
 from ledger.kernel.request_kind import RequestKind
+from ledger.kernel.volume_name import volume_of
+from providers.gpus.constraint import GpuConstraint
 
 
 def what_is_requested(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from bot.rules.jobs.job import JobRequest
 from bot.rules.values.command_text import cli_command
 from bot.rules.values.private_keys import looks_private
 from bot.rules.values.repository import NO_PASSWORD
 from bot.rules.values.secret_names import name_problem
-from ledger.kernel.job import JobRequest
 from ledger.kernel.secret_shapes import REDACTED, secret_in
 
 REASON: Final = "The reason"

@@ -9,6 +9,7 @@ from bot.rules.approvals.approvers import Deed
 from bot.rules.approvals.authority import Authority
 from bot.rules.approvals.auto_approval import AUTO_APPROVAL_PREFIX, PERIOD, applied, auto_approval, signer
 from bot.rules.approvals.policy_limits import policy_limits
+from bot.rules.jobs.stored import job_of
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.tiers import ApproverGroup
 from bot.rules.pricing import hours_cap
@@ -55,7 +56,7 @@ async def judge(
 
     `earlier` is what was approved before for the same run, and `not_them` is what `ineligible` found.
     """
-    job = request.job
+    job = job_of(request.job)
     policy, program = _applied(ctx, request)
     if policy.auto_approve_below_usd is None:
         return deny(ReplyCode.OFF, "")
@@ -84,7 +85,7 @@ async def judge(
 
 
 def _cover(ctx: Context, request: Request, option: Option) -> tuple[Decimal, Decimal]:
-    job = request.job
+    job = job_of(request.job)
     total = total_cap(option.worst_usd, asked_usd=job.budget_cap_usd, approver_usd=None)
     return price_cap(option.price_usd_h, ctx.policy, job.max_price_usd_h), total
 
@@ -109,7 +110,7 @@ async def approve(ctx: Context, tx: Tx, request: Request, option: Option, judged
         total_cap_usd=total_usd,
         two_above_usd=ctx.policy.two_approvers_above_usd,
         policy_limits=policy_limits(ctx.policy),
-        hours=str(request.job.hours),
+        hours=str(job_of(request.job).hours),
         rule=judged.sentence,
         at=now,
     )

@@ -19,6 +19,7 @@ from bot.rules.approvals.decision import (
     linked,
     verdict,
 )
+from bot.rules.jobs.job import JobRequest
 from bot.rules.policy import volumes
 from bot.rules.policy.policy import Policy
 from bot.rules.pricing.spend_limits import price_cap
@@ -33,12 +34,13 @@ from ledger.core import Tx, record
 from ledger.kernel import money
 from ledger.kernel.actor import Actor
 from ledger.kernel.event_kind import EventKind
-from ledger.kernel.job import GpuConstraint, JobRequest, volume_of
 from ledger.kernel.states import RequestState
+from ledger.kernel.volume_name import volume_of
 from ledger.models import Orphan, Request
 from ledger.queries.decisions import people_behind
 from ledger.queries.journal import latest_events
 from providers.contract import Offer
+from providers.gpus.constraint import GpuConstraint
 
 #: More approvals than a policy can require.
 MOST = 20

@@ -14,6 +14,7 @@ from bot.rules.instances import unplanned_end as rules
 from bot.rules.instances.health import Trouble, ended_sentence, given_up_at, trouble
 from bot.rules.instances.power import PowerAction
 from bot.rules.instances.unplanned_end import Contents, Plight, UnplannedEnd
+from bot.rules.jobs.stored import job_of
 from bot.rules.nodes.checkins import is_advancing
 from bot.rules.values.phrases import hours as say_hours
 from bot.rules.values.phrases import usd
@@ -37,9 +38,9 @@ from ledger.kernel.actor import SYSTEM
 from ledger.kernel.end_reason import EndReason
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import new_id, short_id
-from ledger.kernel.job import volume_of
 from ledger.kernel.states import GrantState, InstanceState, SessionState
 from ledger.kernel.steps.grace import AtRisk, Cause, GraceChoice, GraceOutcome
+from ledger.kernel.volume_name import volume_of
 from ledger.models import GraceRow, GrantRow, Instance, Request, Session
 from ledger.queries.lookups import instances_of_session, open_starts
 from ledger.queries.nodes import node_of
@@ -88,7 +89,7 @@ async def enter(ctx: Context, tx: Tx, row: Instance, found: Trouble, facts: Loss
             was_used=row.reachable_at is not None or session.ready_at is not None,
             disk_survives=_disk_survives(ctx, row),
             is_volume=bool(volume_of(session.gpu)),
-            has_checkpoints=request.job.checkpoint is not None,
+            has_checkpoints=job_of(request.job).checkpoint is not None,
             is_saved=facts.is_saved,
             shares_queue=session.dealt_commands > 0,
         )
@@ -160,7 +161,8 @@ async def plight_of(ctx: Context, tx: Tx, grace: GraceRow, row: Instance, sessio
     moves = await is_moving(tx, session.id)
     alone_in_session = session.nodes == 1 and not grace.replaced and not moves
     can_replace = alone_in_session and session.state is SessionState.RUNNING and now < end and able.keeps_disk
-    has_command = request.job.run is not None or bool(request.job.queue)
+    job = job_of(request.job)
+    has_command = job.run is not None or bool(job.queue)
     return Plight(
         cause=grace.cause,
         at_risk=grace.at_risk,

@@ -31,9 +31,9 @@ from ledger.kernel.checkpoint_step import WAITS
 from ledger.kernel.end_reason import EndReason
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.grant import GrantKind
-from ledger.kernel.job import volume_of
 from ledger.kernel.proof import ProofKind, ProofOfEnd
 from ledger.kernel.states import GrantState, InstanceState, RequestState, SessionState
+from ledger.kernel.volume_name import volume_of
 from ledger.models import GrantRow, Instance, Request, Session
 from ledger.queries.journal import latest_events
 from ledger.queries.lookups import grants_of_session, instances_of_session, open_instances_of_session

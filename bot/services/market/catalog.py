@@ -10,6 +10,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
+from bot.rules.jobs.job import JobRequest, SpotPolicy
 from bot.rules.market import node_sets
 from bot.rules.market.disk import disk_gb
 from bot.rules.market.filters import Excluded, least_cuda
@@ -34,10 +35,10 @@ from bot.services.market.snapshots import Snapshots
 from bot.shared_read import SharedRead
 from ledger.kernel.clock import Clock
 from ledger.kernel.ids import hex_token
-from ledger.kernel.job import GpuConstraint, JobRequest, SpotPolicy
 from providers.capabilities import Capabilities
 from providers.completeness import COMPLETE, Completeness
 from providers.contract import Balance, HostRecord, Offer, Preflight, Provider
+from providers.gpus.constraint import GpuConstraint
 
 #: How long a question waits for the rest of a cloud, beyond the first cloud's answer.
 PATIENCE_S = 3.0

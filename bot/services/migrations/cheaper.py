@@ -11,6 +11,8 @@ from typing import Final
 from bot.outbound.checkpoint_stores import StoreUnreachable
 from bot.rules.checkpoints.verification import Newest, Reported, judge
 from bot.rules.instances.gpu_check import AVOIDED_FOR, FAILED_DELIVERY
+from bot.rules.jobs.job import JobRequest
+from bot.rules.jobs.stored import job_of
 from bot.rules.market.affordability import cannot_pay
 from bot.rules.market.ranking import RankedOption, rank
 from bot.rules.market.traffic import GB_H_PER_MBPS
@@ -20,7 +22,6 @@ from bot.services.access.credentials import with_secrets
 from bot.services.checkpoints.resume import last_verified_checkpoint
 from bot.services.migrations.movable import CHEAPER, agent_of, target_job
 from bot.services.runtime.context import Context
-from ledger.kernel.job import JobRequest
 from ledger.models import Instance
 from ledger.queries.lookups import failed_machines
 from ledger.queries.views import SessionView
@@ -125,7 +126,7 @@ async def saved_of(
 ) -> tuple[datetime, Decimal] | None:
     """Return when the last verified checkpoint was saved, and its GB; None where a move would be refused."""
     try:
-        found = (await last_verified_checkpoint(ctx, view.request.job.checkpoint, now)).verified
+        found = (await last_verified_checkpoint(ctx, job_of(view.request.job).checkpoint, now)).verified
     except StoreUnreachable:
         return None
     if found is None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime
 
+from bot.rules.jobs.job import JobRequest
+from bot.rules.jobs.stored import job_of
 from bot.rules.values.mounts import mounts_of
 from bot.rules.values.phrases import rate
 from bot.services.market.codec import offer_from_json
 from ledger.core import Tx
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import short_id
-from ledger.kernel.job import JobRequest
 from ledger.kernel.steps.migration_step import MigrationStep
 from ledger.models import Instance, Migration, Request, Session
 from ledger.queries.journal import latest_events
@@ -26,7 +27,7 @@ async def write(
     tx: Tx, migration: Migration, request: Request, source: Session, target: Instance | None, now: datetime
 ) -> str:
     """Return the text, as Markdown. It has no secret: secrets are named, and a query part of a URL is left out."""
-    job, there = request.job, short_id(request.id)
+    job, there = job_of(request.job), short_id(request.id)
     rows = await instances_of_session(tx, source.id)
     step = f", step {migration.saved_step:,}" if migration.saved_step is not None else ""
     lines = [

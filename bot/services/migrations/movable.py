@@ -7,12 +7,13 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 
+from bot.rules.jobs.job import JobRequest
+from bot.rules.jobs.stored import job_of
 from bot.rules.nodes.checkins import NodeStatus
 from bot.rules.nodes.job_state import has_job
 from bot.rules.values.command_text import cli_command
 from bot.services.nodes.checkins import node_status
 from ledger.kernel import money
-from ledger.kernel.job import JobRequest
 from ledger.queries.views import SessionView
 from providers.contract import Provider
 
@@ -31,7 +32,7 @@ def agent_of(view: SessionView) -> NodeStatus | None:
 
 def why_not(view: SessionView, providers: Mapping[str, Provider], now: datetime) -> str | None:
     """Say why a running session can't be moved; None when it can."""
-    session, row, job, agent = view.session, view.instance, view.request.job, agent_of(view)
+    session, row, job, agent = view.session, view.instance, job_of(view.request.job), agent_of(view)
     provider = providers.get(row.cloud) if row is not None else None
     if session.nodes > 1:
         return "it has several machines, which stay together until their end"
@@ -65,7 +66,7 @@ def target_job(view: SessionView, to: str, at_step: int | None, now: datetime) -
     The limits of the first request do not bind it: approvers see its own price. A cheaper place has the same GPUs, so
     that the run is as fast there.
     """
-    session, row, job = view.session, view.instance, view.request.job
+    session, row, job = view.session, view.instance, job_of(view.request.job)
     reason = f"Move of session {session.short_id}{f' from step {at_step:,}' if at_step is not None else ''}"
     cloud, is_offer, _ = to.partition(":")
     named, is_cheaper = bool(to) and to != CHEAPER, to == CHEAPER

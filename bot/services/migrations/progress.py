@@ -14,6 +14,7 @@ from typing import Any
 from bot.rules.checkpoints import verification as checkpoint_rules
 from bot.rules.checkpoints.verification import Newest, Reported
 from bot.rules.instances.health import given_up_at
+from bot.rules.jobs.stored import job_of
 from bot.rules.migrations import steps as rules
 from bot.rules.migrations.asks import FAST_S
 from bot.rules.migrations.machines import SILENT, Machine, SourceIs
@@ -206,7 +207,7 @@ async def _with_store(ctx: Context, rows: _Rows, facts: Facts, now: datetime) ->
         return facts
     agent = facts.source.agent
     reported = Reported(now, agent.checkpoint_step, agent.checkpoint_at) if agent is not None else Reported()
-    checked = await look(ctx, rows.request.job.checkpoint, reported, now)
+    checked = await look(ctx, job_of(rows.request.job).checkpoint, reported, now)
     newest = checked.newest
     takes_over = facts.source_is is SourceIs.LOST or facts.waits_for_stuck_source
     if newest is not None and newest.at < rows.migration.saved_at and takes_over:
@@ -262,7 +263,7 @@ def _saved(rows: _Rows, save: Newest, *, takes_over: bool) -> dict[str, Any]:
     Where its name has no step, its agent may have reported it. The step at which a job works says nothing about a save,
     unless the job saved and paused there: a target that continues below a step that is too high would be paused.
     """
-    location, agent = rows.request.job.checkpoint or "", rows.source_agent
+    location, agent = job_of(rows.request.job).checkpoint or "", rows.source_agent
     where = checkpoint_rules.place(location)
     step, is_inferred = save.step, False
     if step is None and agent is not None:

@@ -7,6 +7,7 @@ from datetime import datetime
 
 from bot.rules.approvals.decision import DeciderFacts
 from bot.rules.checkpoints.verification import Reported
+from bot.rules.jobs.stored import job_of
 from bot.rules.migrations.resume import own_place, resume_place
 from bot.rules.policy.request_rate import CountedAs
 from bot.rules.values.reply_code import ReplyCode
@@ -75,7 +76,7 @@ async def migrate(ctx: Context, command: Migrate) -> Reply:
     if agent is None or view.instance is None:
         return _cannot(session, "no agent reports from it")
     reported = Reported(step=agent.checkpoint_step, at=agent.checkpoint_at)
-    found = await look(ctx, view.request.job.checkpoint, reported, now)
+    found = await look(ctx, job_of(view.request.job).checkpoint, reported, now)
     if found.problem:
         said = f"Session {session.short_id} can't be moved without a verified checkpoint. {found.problem}"
         return refuse(found.verdict.code, said, {"session_id": session.id})
@@ -146,7 +147,7 @@ async def _store(
     is_same = session.state is SessionState.RUNNING and session.owner == view.session.owner
     if not is_same or await open_migration_of(tx, session.id) is not None:
         raise _Refused(refuse(ReplyCode.STALE, f"Session {session.short_id} has changed, so nothing was requested."))
-    newest, location = found.newest, view.request.job.checkpoint or ""
+    newest, location = found.newest, job_of(view.request.job).checkpoint or ""
     if newest is None or found.where is None:
         raise ValueError(f"{session.id} has no verified checkpoint")
     agent = agent_of(view)

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from bot.rules.grammar.parser import GrammarError, ParsedCommand, parse
 from bot.rules.jobs.document import JobDocument, pairs
+from bot.rules.jobs.job import JobRequest
 from bot.rules.jobs.limits import CandidatesOrder
 from bot.rules.jobs.mounts import FileMount
 from bot.rules.market.sizing_question import SizingQuestion
@@ -20,7 +21,6 @@ from bot.rules.values import secret_text
 from bot.rules.values.mounts import BadMount, MountMode, read_mounts
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import ssh_keys
-from ledger.kernel.job import JobRequest
 
 
 def completed(document: JobDocument, defaults: Mapping[str, str]) -> JobDocument:

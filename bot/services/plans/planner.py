@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from bot.rules.jobs.job import JobRequest, SpotPolicy
 from bot.rules.jobs.work import workload_of
 from bot.rules.market.alternatives import alternatives
 from bot.rules.market.disk import disk_gb, disk_sentence
@@ -35,9 +36,9 @@ from bot.services.market.answers import (
 from bot.services.market.catalog import USUAL_S, Catalog
 from bot.services.runtime.commands import Reply, refuse
 from ledger.kernel.clock import Clock
-from ledger.kernel.job import GpuConstraint, JobRequest, SpotPolicy
 from providers.capabilities import Capabilities
 from providers.contract import Offer
+from providers.gpus.constraint import GpuConstraint
 
 #: So many offers are shown of a lighter method than the one that was asked for.
 METHOD_OPTIONS = 2

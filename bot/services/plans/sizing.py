@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
+from bot.rules.jobs.job import JobRequest
 from bot.rules.jobs.work import workload_of
 from bot.rules.market.disk import disk_gb
 from bot.rules.market.model_for_budget import disk_guess, model_for_budget
@@ -15,7 +16,6 @@ from bot.services.market.catalog import Catalog
 from bot.services.plans import planner
 from bot.services.plans.planner import Planned
 from ledger.kernel.clock import Clock
-from ledger.kernel.job import JobRequest
 
 
 async def plan(catalog: Catalog, clock: Clock, wanted: JobRequest | SizingQuestion, policy: Policy) -> Planned:

@@ -6,11 +6,11 @@ import asyncio
 import math
 from collections.abc import Mapping
 
+from bot.rules.jobs.job import JobRequest
 from bot.rules.jobs.work import workload_of
 from bot.rules.values.mounts import MountMode, mounts_of, run_without_agent
 from bot.rules.viability.host import IMAGE_GB, run_disk
 from bot.services.runtime.context import Context
-from ledger.kernel.job import JobRequest
 from providers.capabilities import Capabilities
 
 _GB = 10**9

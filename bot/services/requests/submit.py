@@ -8,6 +8,8 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 from bot.rules.approvals.approvers import Deed
+from bot.rules.jobs.job import JobRequest
+from bot.rules.jobs.stored import job_of, stored_job
 from bot.rules.market import node_sets
 from bot.rules.market import waiting as waiting_rules
 from bot.rules.market.disk import disk_gb
@@ -31,7 +33,6 @@ from ledger.core import Tx, add_request, record
 from ledger.kernel.actor import Actor
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import new_id, short_id
-from ledger.kernel.job import JobRequest
 from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import RequestState
 from ledger.models import Request
@@ -109,7 +110,7 @@ async def submit(
         if not new:  # Another replica recorded the same message at this moment.
             known = await by_inbox_key(tx, command.key)
         reply = _submitted(ctx, known.id if known else request_id, job, waits)
-        if same := next((one for one in undecided if new and one.job == job.without_people()), None):
+        if same := next((one for one in undecided if new and job_of(one.job) == job.without_people()), None):
             reply = replace(reply, sentence=f"{reply.sentence} {_twice(same.id)}")
         reply = await recovery_mode.with_recovery_notice(tx, reply)
     ctx.hints.requests.set()
@@ -159,7 +160,7 @@ async def _add(
         state=state,
         inbox_key=command.key,
         requester=command.actor.ref,
-        job=job,
+        job=stored_job(job),
         reason=job.reason,
         channel=command.channel,
         run_id=command.run_id,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from bot.rules.jobs.idle import LEAST_S
+from bot.rules.jobs.stored import job_of
 from bot.rules.migrations.asks import idles_on_purpose
 from bot.rules.nodes.checkins import EarlyEnd, Watched, early_end, listener_problem
 from bot.rules.values.reply_code import ReplyCode
@@ -78,13 +79,13 @@ async def _check(ctx: Context, suspect: Suspect, listening_at: datetime, *, is_d
         reported = node_status(node)
         await record_ended_work(tx, session, request, reported, now)
         watched = Watched(
-            request.job.workload,
+            job_of(request.job).workload,
             ready_at,
             listening_at,
             session.kept_running_until,
             session.job_ended_at,
             has_running_job=is_job_running(session, request, reported),
-            idle_s=request.job.idle_s,
+            idle_s=job_of(request.job).idle_s,
         )
         found = early_end(ctx.policy, reported, watched, now)
         if (

@@ -8,6 +8,7 @@ from datetime import datetime
 from decimal import Decimal
 
 from bot.rules.billing.command_costs import CommandTime, command_costs
+from bot.rules.jobs.stored import job_of
 from bot.services.billing.metering import billed_until, cost_now, rule_of, running_usd
 from bot.services.runtime.context import Context
 from ledger.models import CommandResult, Instance
@@ -63,7 +64,7 @@ async def queue_results(ctx: Context, session_id: str, now: datetime) -> QueueRe
     by_number = {one.number: one for one in found}
     commands = tuple(
         QueueCommand(number, command, by_number.get(number), costs.get(number, Decimal(0)))
-        for number, command in enumerate(view.request.job.queue, 1)
+        for number, command in enumerate(job_of(view.request.job).queue, 1)
     )
     return QueueResults(commands, total_usd, total_usd - sum(costs.values(), Decimal(0)))
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 
 from bot.rules.instances.power import PowerAction
+from bot.rules.jobs.stored import job_of
 from bot.rules.values.command_text import cli_command
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import authorization
@@ -24,13 +25,13 @@ from ledger.core import StaleMove, Tx, amend, record
 from ledger.kernel.actor import Actor
 from ledger.kernel.end_reason import EndReason
 from ledger.kernel.event_kind import EventKind
-from ledger.kernel.job import volume_of
 from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import ENDABLE_SESSION, SessionState
+from ledger.kernel.volume_name import volume_of
 from ledger.models import Request, Session
 from ledger.queries.journal import done_before
 from ledger.queries.lookups import instances_of_session, open_instances_of_session
-from ledger.queries.runs.volumes import users_of
+from ledger.queries.runs.volumes import live_jobs
 from ledger.queries.views import (
     RequestView,
     SessionView,
@@ -237,7 +238,7 @@ async def _end(ctx: Context, command: Terminate | FinishSession, code: EndReason
                 await amend(
                     tx, Session, session.id, preserve=False
                 )  # The owner of the data ends it, so nothing is retained.
-            unsaved = not own and bool(session.preserve or request.job.checkpoint)
+            unsaved = not own and bool(session.preserve or job_of(request.job).checkpoint)
             await end_session(ctx, tx, session.id, code, sentence, facts.actor, now)
             await notify_ended_by(tx, ctx.policy, session, facts.actor, sentence, now)
             clouds = {row.cloud for row in await open_instances_of_session(tx, session.id)} & ctx.providers.keys()
@@ -253,7 +254,9 @@ async def _end(ctx: Context, command: Terminate | FinishSession, code: EndReason
 
 async def _used(tx: Tx, session: Session) -> Reply | None:
     """Refuse to delete a network volume that a machine uses; its cloud would refuse that, too."""
-    users = await users_of(tx, session.id) if volume_of(session.gpu) else []
+    if not volume_of(session.gpu):
+        return None
+    users = [user for user, job in await live_jobs(tx) if job_of(job).volume_session == session.id]
     if not users:
         return None
     named = ", ".join(one.short_id for one in users)

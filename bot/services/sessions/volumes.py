@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from bot.rules.jobs.job import JobRequest
+from bot.rules.jobs.stored import job_of
 from bot.rules.market.filters import in_region
 from bot.rules.market.ranking import rank
 from bot.rules.policy import volumes
@@ -19,12 +21,13 @@ from bot.services.runtime.context import Context
 from ledger.core import Tx
 from ledger.kernel.actor import Actor
 from ledger.kernel.ids import short_id
-from ledger.kernel.job import GpuConstraint, JobRequest, volume_of
 from ledger.kernel.states import ENDABLE_SESSION, SessionState
+from ledger.kernel.volume_name import volume_of
 from ledger.models import Request
 from ledger.queries.runs.volumes import is_taken
 from ledger.queries.views import SessionView, session_views
 from providers.cloud_names import machines_of
+from providers.gpus.constraint import GpuConstraint
 
 #: More volumes than one person has.
 MOST = 200
@@ -76,7 +79,7 @@ async def named(ctx: Context, actor: Actor, name: str) -> SessionView | Reply:
 async def taken(ctx: Context, tx: Tx, actor: Actor, job: JobRequest, undecided: Sequence[Request]) -> Reply | None:
     """Refuse a second volume of the same name: its owner already has it, or asked for it."""
     name = job.makes_volume
-    if (same := next((one for one in undecided if one.job.makes_volume == name), None)) is not None:
+    if (same := next((one for one in undecided if job_of(one.job).makes_volume == name), None)) is not None:
         said = f"You already asked for a volume {name} ({short_id(same.id)})."
         return refuse(ReplyCode.ALREADY_ASKED, said, {"request_id": same.id})
     if await is_taken(tx, await authorization.mine(tx, ctx.policy, actor), name):

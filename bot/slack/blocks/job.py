@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from bot.rules.jobs.facets import FACETS
+from bot.rules.jobs.job import JobRequest
 from bot.slack.blocks.elements import safe
-from ledger.kernel.job import JobRequest
 
 
 def details(job: JobRequest) -> str:

@@ -12,6 +12,7 @@ from bot.blockkit import escape, quote_block
 from bot.rules.approvals.approvers import ANYBODY, mentioned_approvers
 from bot.rules.approvals.auto_approval import AUTO_APPROVAL_PREFIX
 from bot.rules.approvals.break_glass import BREAK_GLASS
+from bot.rules.jobs.stored import job_of
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.tiers import ApproverGroup
 from bot.rules.values import job_text
@@ -133,7 +134,7 @@ def request_message(view: RequestView, policy: Policy, facts: CardFacts | None =
 def title(view: RequestView) -> str:
     """Return the headline of a card, unescaped: what is requested or, once approved, what was approved."""
     request = view.request
-    job = request.job
+    job = job_of(request.job)
     match request.kind:
         case RequestKind.PROVISION | RequestKind.OVERRIDE_12H | RequestKind.VOLUME:
             return machine_title(view)
@@ -199,7 +200,7 @@ def _terms(view: RequestView, option: Option, facts: CardFacts, short: int = 0) 
     request, one = view.request, line(option)
     time_h = amendments.most_hours(request, view.approvals)
     _, most_usd = card_amounts(view, option, facts.cost_usd)
-    asked = request.job.gpu
+    asked = job_of(request.job).gpu
     which = "" if asked.names == (one.offer.gpu,) and asked.count_min == asked.count_max else f"{safe(one.gpus)} · "
     why = why_shown(view)
     where = place(one.offer, kind=request.kind is not RequestKind.VOLUME)
@@ -208,7 +209,7 @@ def _terms(view: RequestView, option: Option, facts: CardFacts, short: int = 0) 
     lines.append(f"{rate(one.price_usd_h)} · *{about}*{extra} · never more than {dollars(most_usd)}")
     if request.kind in RENTS:
         boot_s = facts.boot_s if short < 2 else None
-        lines.append(how_it_ends(request.job, option, time_h if short < 3 else None, boot_s))
+        lines.append(how_it_ends(job_of(request.job), option, time_h if short < 3 else None, boot_s))
     elif request.kind is RequestKind.EXTEND:
         lines += [*extended_to(view, facts.extends), "Until it's approved, the current end stays."]
     return [*lines, *filter(None, ["" if short else most_reliable(view, option)])]
@@ -354,8 +355,8 @@ def _figures(view: RequestView, facts: CardFacts) -> list[str]:
     parts = [where, rate(row.price_usd_h if row is not None else option.price_usd_h)]
     if over:
         return parts
-    expected_usd, _ = amendments.amounts(view.request, option, min(hours, view.request.job.hours))
-    extra_h = max(hours - view.request.job.hours, Decimal(0))
+    expected_usd, _ = amendments.amounts(view.request, option, min(hours, job_of(view.request.job).hours))
+    extra_h = max(hours - job_of(view.request.job).hours, Decimal(0))
     expected_usd += extra_h * (row.price_usd_h if row is not None else option.price_usd_h)
     caps = [vote.total_cap_usd for vote in votes_of(view) if vote.total_cap_usd is not None]
     most_usd = known.cap_usd if known is not None and known.cap_usd else min(caps, default=option.worst_usd)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from decimal import Decimal
 
+from bot.rules.jobs.stored import job_of
 from bot.rules.values.phrases import cloud_title, rate
 from bot.rules.values.state_text import state_words
 from bot.services.sessions.volumes import trouble
 from bot.slack.blocks.elements import Message, clip, code, context, dollars, person, safe, section, when
-from ledger.kernel.job import volume_of
+from ledger.kernel.volume_name import volume_of
 from ledger.queries.views import SessionView
 
 
@@ -26,7 +27,7 @@ def listing(found: Sequence[tuple[SessionView, Decimal]], command: str) -> Messa
 
 def _line(view: SessionView, cost_usd: Decimal) -> str:
     session, row = view.session, view.instance
-    parts = [f"{code(session.short_id)} *{safe(volume_of(session.gpu), 40)}* {view.request.job.disk_gb:,} GB"]
+    parts = [f"{code(session.short_id)} *{safe(volume_of(session.gpu), 40)}* {job_of(view.request.job).disk_gb:,} GB"]
     if row is not None:
         parts.append(
             f"{safe(cloud_title(row.cloud), 30)} {safe(str(row.offer.get('region', '')), 40)} {rate(row.price_usd_h)}"

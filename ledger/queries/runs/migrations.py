@@ -11,9 +11,9 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import first_id
-from ledger.kernel.job import VOLUME
 from ledger.kernel.states import SessionState
 from ledger.kernel.steps.migration_step import OVER, TAKES_OVER, TARGET_MAY_RUN, MigrationStep
+from ledger.kernel.volume_name import VOLUME
 from ledger.models import Event, Migration, Node, Session
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from ledger.kernel.job import VOLUME
 from ledger.kernel.states import LIVE_SESSION
+from ledger.kernel.stored_job import StoredJob
+from ledger.kernel.volume_name import VOLUME
 from ledger.models import Request, Session
 from ledger.queries.access import Whose
 
@@ -17,12 +18,12 @@ async def is_taken(tx: AsyncSession, whose: Whose, name: str, but: str = "") -> 
     return await tx.scalar(select(Session.id).where(*mine, Session.id != but).limit(1)) is not None
 
 
-async def users_of(tx: AsyncSession, volume_session: str) -> list[Session]:
-    """Return the live sessions that were requested with this volume, the soonest to end first."""
+async def live_jobs(tx: AsyncSession) -> list[tuple[Session, StoredJob]]:
+    """Return the live sessions with their jobs, which name the volume that each uses, the soonest to end first."""
     query = (
-        select(Session, Request)
+        select(Session, Request.job)
         .join(Request, Request.id == Session.request_id)
         .where(Session.state.in_(LIVE_SESSION))
         .order_by(Session.deadline, Session.id)
     )
-    return [session for session, request in await tx.execute(query) if request.job.volume_session == volume_session]
+    return [(session, job) for session, job in await tx.execute(query)]

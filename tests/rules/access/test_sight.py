@@ -8,7 +8,8 @@ from decimal import Decimal
 import pytest
 
 from bot.rules.access.sight import JOB_FACTS, Sight, job_in_sight
-from ledger.kernel.job import GpuConstraint, JobRequest, SpotPolicy
+from bot.rules.jobs.job import JobRequest, SpotPolicy
+from providers.gpus.constraint import GpuConstraint
 
 #: What runs, where it is saved, and whose secrets it gets. A new field belongs here, or is a fact.
 WORK = frozenset(

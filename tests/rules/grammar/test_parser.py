@@ -13,10 +13,11 @@ from bot.rules.grammar.commands import SUBCOMMANDS
 from bot.rules.grammar.parser import GrammarError, ParsedCommand, parse, reference
 from bot.rules.grammar.question_words import QUESTION_WORDS
 from bot.rules.jobs.facets import WORD_OF, WORDS
+from bot.rules.jobs.job import JobRequest, SpotPolicy
 from bot.rules.jobs.work_words import WORK_WORDS
 from bot.rules.policy.model_profiles import ModelProfile
 from bot.rules.policy.policy import Policy
-from ledger.kernel.job import GpuConstraint, JobRequest, SpotPolicy
+from providers.gpus.constraint import GpuConstraint
 from providers.gpus.table import GPUS, lookup
 
 A100 = lookup("a100")

@@ -8,9 +8,9 @@ import pytest
 
 from bot.rules.grammar.parser import GrammarError, parse
 from bot.rules.jobs.document import JobDocument
+from bot.rules.jobs.job import JobRequest
 from bot.rules.policy.policy import Policy
 from bot.services.plans.job_file import BadJob, read_job
-from ledger.kernel.job import JobRequest
 
 POLICY = Policy()
 JOB: dict[str, Any] = {"resources": {"gpu": "4090"}, "hours": 2, "run": "python x.py"}

@@ -9,11 +9,11 @@ import pytest
 
 from bot.rules.grammar.parser import GrammarError, parse
 from bot.rules.jobs.document import JobDocument
+from bot.rules.jobs.job import JobRequest
 from bot.rules.jobs.moments import read_moment, resolve
 from bot.rules.policy.policy import Policy
 from bot.rules.values.bad_word import BadWord
 from bot.services.plans.job_file import read_job
-from ledger.kernel.job import JobRequest
 
 POLICY = Policy()
 NOON = datetime(2026, 11, 23, 12, 0, tzinfo=UTC)

@@ -8,9 +8,9 @@ import pytest
 
 from bot.rules.grammar.job import check_profiles
 from bot.rules.grammar.parser import GrammarError, parse
+from bot.rules.jobs.job import JobRequest
 from bot.rules.policy.model_profiles import ModelProfile
 from bot.rules.policy.policy import Policy
-from ledger.kernel.job import JobRequest
 
 POLICY = Policy(
     instance_profiles={

@@ -6,9 +6,9 @@ import pytest
 
 from bot.rules.grammar.parser import GrammarError, ParsedCommand, parse
 from bot.rules.jobs.document import JobDocument
+from bot.rules.jobs.job import JobRequest
 from bot.rules.policy.policy import Policy
 from bot.services.plans.job_file import BadJob, read_job
-from ledger.kernel.job import JobRequest
 
 POLICY = Policy()
 

@@ -8,13 +8,14 @@ from decimal import Decimal
 import pytest
 
 from bot.rules.checkpoints.verification import Newest, StoreLocation
+from bot.rules.jobs.job import JobRequest
 from bot.rules.migrations.asks import MovedFrom, MovedTo, as_source, as_target, idles_on_purpose
 from bot.rules.migrations.resume import Resume, TargetPlace, own_place, resume_of, resume_place
 from bot.rules.migrations.text import progress_line
 from bot.rules.nodes.startup_plan import plan_startup
 from bot.wire.checkin import NodeInstruction
-from ledger.kernel.job import GpuConstraint, JobRequest
 from ledger.kernel.steps.migration_step import TARGET_MAY_RUN, MigrationStep
+from providers.gpus.constraint import GpuConstraint
 from tests.support.clock import START
 
 _M, _I = MigrationStep, NodeInstruction

@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 
 from bot.agent.startup.plan import read_plan
+from bot.rules.jobs.job import JobRequest
 from bot.rules.nodes.startup_plan import PACKAGES, plan_startup
 from bot.wire.codec import to_json
 from bot.wire.startup_plan import LEFT_OUT, StartupPlan
-from ledger.kernel.job import GpuConstraint, JobRequest
+from providers.gpus.constraint import GpuConstraint
 
 JOB = JobRequest(GpuConstraint(("RTX 4090",)), Decimal(2))
 REPO = "https://github.com/org/project@main"

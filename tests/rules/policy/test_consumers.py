@@ -9,12 +9,13 @@ from decimal import Decimal
 import pytest
 
 from bot.rules.approvals.auto_approval import applied, signer
+from bot.rules.jobs.job import JobRequest
 from bot.rules.policy import consumers
 from bot.rules.policy.consumers import ConsumerPolicy, NotAllowed
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.validation import validated
 from ledger.kernel.actor import Actor, ActorKind
-from ledger.kernel.job import GpuConstraint, JobRequest
+from providers.gpus.constraint import GpuConstraint
 
 ATLAS = Actor(ActorKind.CONSUMER, "atlas")
 ADA = Actor(ActorKind.OPERATOR, "ada")

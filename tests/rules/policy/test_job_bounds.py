@@ -6,7 +6,7 @@ import pytest
 
 from bot.rules.policy import job_bounds
 from bot.rules.policy.policy import Policy
-from ledger.kernel.job import GpuConstraint
+from providers.gpus.constraint import GpuConstraint
 from tests.rules.builders import job
 
 

@@ -7,6 +7,7 @@ from decimal import Decimal
 
 import pytest
 
+from bot.rules.jobs.job import JobRequest
 from bot.rules.policy.model_profiles import (
     CONFIG_OPTION,
     FOLDER_OPTION,
@@ -16,7 +17,7 @@ from bot.rules.policy.model_profiles import (
     problems,
     values_of,
 )
-from ledger.kernel.job import GpuConstraint, JobRequest
+from providers.gpus.constraint import GpuConstraint
 
 MOE = ModelProfile("8xRTX3090", "64GB", ("mosaic_small_resume.yaml",))
 JOB = JobRequest(GpuConstraint(), Decimal(1), run="python train.py --config configs/mosaic_small_resume.yaml")

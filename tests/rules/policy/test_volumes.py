@@ -8,11 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bot.rules.jobs.job import JobRequest
 from bot.rules.policy import consumers, volumes
 from bot.rules.policy.consumers import ConsumerPolicy, NotAllowed
 from bot.rules.values.reply_code import ReplyCode
-from ledger.kernel.job import GpuConstraint, JobRequest, volume_of
+from ledger.kernel.volume_name import volume_of
 from providers.capabilities import Capabilities
+from providers.gpus.constraint import GpuConstraint
 
 PLAIN = Capabilities(stop=True, spot=False, labels=True, balance=True, charges=True, logs=False)
 ABLE = {

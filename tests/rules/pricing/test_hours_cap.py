@@ -8,9 +8,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from bot.rules.jobs.job import JobRequest
 from bot.rules.policy.policy import Policy
 from bot.rules.pricing.hours_cap import check, counted, is_above, left, rented
-from ledger.kernel.job import VOLUME, GpuConstraint, JobRequest
+from ledger.kernel.volume_name import VOLUME
+from providers.gpus.constraint import GpuConstraint
 from tests.rules.builders import HOURS
 
 POLICY = Policy()

@@ -6,9 +6,11 @@ from decimal import Decimal
 
 import pytest
 
+from bot.rules.jobs.job import JobRequest
 from bot.rules.values.job_text import days, gpus, machine, title, what_is_requested
-from ledger.kernel.job import VOLUME, GpuConstraint, JobRequest
 from ledger.kernel.request_kind import RequestKind
+from ledger.kernel.volume_name import VOLUME
+from providers.gpus.constraint import GpuConstraint
 
 
 @pytest.mark.parametrize(

@@ -12,13 +12,14 @@ import pytest
 
 from bot.rules.grammar.parser import GrammarError, ParsedCommand, parse
 from bot.rules.jobs.document import JobDocument
+from bot.rules.jobs.job import JobRequest
 from bot.rules.policy import job_bounds
 from bot.rules.policy.policy import Policy
 from bot.rules.values import secret_text
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.plans.job_file import BadJob, read_job
 from bot.slack import forms
-from ledger.kernel.job import GpuConstraint, JobRequest
+from providers.gpus.constraint import GpuConstraint
 from tests.ledger.kernel.growth import assert_linear
 
 TOKEN = "hf_AbCdEfGhIjKlMnOpQrStUvWxYz01234567"

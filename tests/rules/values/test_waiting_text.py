@@ -6,7 +6,7 @@ from datetime import timedelta
 from decimal import Decimal
 
 from bot.rules.values.waiting_text import waits_for
-from ledger.kernel.job import GpuConstraint
+from providers.gpus.constraint import GpuConstraint
 from tests.rules.builders import NOW, job
 
 

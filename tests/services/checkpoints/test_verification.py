@@ -12,6 +12,7 @@ from typing import cast
 import pytest
 
 from bot.outbound.checkpoint_stores import Stores
+from bot.rules.jobs.stored import job_of
 from bot.services.checkpoints import hold as checkpoint_hold
 from bot.services.checkpoints import verification
 from bot.services.instances import termination
@@ -246,7 +247,7 @@ async def test_a_held_machine_is_let_go_or_extended_and_a_stale_click_changes_no
         again = await w.more(request_id, "1", seen_end_s=end_s(longer))
         assert again.code == "asked", again
         # Two hours of the run, two of the hold, and three more of it.
-        assert (await w.books()).requests[-1].job.already_hours == 7
+        assert job_of((await w.books()).requests[-1].job).already_hours == 7
         saved = AnswerCheckpointHold(row.session_id, facts(ALICE), end_s(longer), saved=True)
         reply = await checkpoint_hold.answer(w.ctx, saved)
         assert reply.code == "released", reply

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from bot.rules.instances.power import PowerAction
+from bot.rules.jobs.stored import job_of
 from bot.services.access import authorization
 from bot.services.instances import power
 from bot.services.migrations.start import Migrate, migrate
@@ -86,8 +87,9 @@ async def test_a_move_over_rest_comes_once_and_its_cards_say_how_far_it_is(w: Wo
         row = await run.row(SOURCE)
         asked = (await w.view(request["id"])).request
         assert asked.failed_machines == [row.machine_id]
-        assert asked.job.max_price_usd_h is not None
-        assert asked.job.max_price_usd_h < row.price_usd_h
+        limit_usd_h = job_of(asked.job).max_price_usd_h
+        assert limit_usd_h is not None
+        assert limit_usd_h < row.price_usd_h
         shown = (await door.call("GET", f"/sessions/{run.request_id}", atlas)).json()["migration"]
         assert (shown["step"], shown["number"]) == ("checked", 1)
         assert shown["line"].startswith("Move to ")

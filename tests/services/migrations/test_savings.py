@@ -11,6 +11,7 @@ import pytest
 from sqlalchemy import update
 
 from bot.outbound.checkpoint_stores import Stores
+from bot.rules.jobs.stored import job_of
 from bot.services.migrations.savings import savings_due
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.states import RequestState, SessionState
@@ -255,6 +256,6 @@ async def test_cheaper_answers_with_nothing_that_is_dearer_in_all(w: World) -> N
         priced(w, "0.3", row.price_usd_h)
         reply = await run.ask("cheaper", key="move-2")
         assert reply.ok, reply
-        asked = (await w.view(run.target_id)).request.job
+        asked = job_of((await w.view(run.target_id)).request.job)
         assert asked.max_price_usd_h is not None
         assert asked.max_price_usd_h < row.price_usd_h

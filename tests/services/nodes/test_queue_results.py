@@ -10,7 +10,7 @@ from sqlalchemy import delete, update
 from sqlalchemy.exc import DBAPIError
 
 from bot.services.billing.metering import cost_now
-from bot.services.nodes.job_results import job_of
+from bot.services.nodes.job_results import job_status_of
 from bot.services.nodes.startup import plans
 from bot.services.sessions.queue_results import queue_results
 from ledger.kernel.job_state import JobState
@@ -65,7 +65,7 @@ async def test_each_result_is_stored_once_and_shown(w: World) -> None:
         queue = plan["steps"][-1]["queue"]
         assert (queue["commands"], queue["done"], queue["failed"]) == ([[3, "python c.py"]], 1, 1)
         view = await w.session(session_id)
-        job = job_of(view)
+        job = job_status_of(view)
         assert job is not None
         assert job.line == "running (queue 1/3 done, 1 failed)"
         agent(w).job, agent(w).job_exit_code = "failed", 1
@@ -73,7 +73,7 @@ async def test_each_result_is_stored_once_and_shown(w: World) -> None:
         await pass_time(w, 300)
         await w.run(120, 30)
         view = await w.session(session_id)
-        job = job_of(view)
+        job = job_status_of(view)
         assert job is not None
         assert (view.session.state, job.state) == (SessionState.TERMINATED, JobState.FAILED)
         assert job.line == "failed (queue 2/3 done, 1 failed)"

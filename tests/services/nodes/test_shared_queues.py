@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from bot.services.nodes.job_results import job_of
+from bot.services.nodes.job_results import job_status_of
 from bot.services.sessions import idle_termination
 from bot.services.sessions.queue_results import queue_results
 from ledger.kernel.end_reason import EndReason
@@ -122,7 +122,7 @@ class Ablation:
 
     async def line(self) -> str:
         """What people read of the job."""
-        job = job_of(await self.w.session((await self.session()).id))
+        job = job_status_of(await self.w.session((await self.session()).id))
         assert job is not None
         return job.line
 

@@ -12,9 +12,9 @@ from pydantic import ValidationError
 
 from bot.rules.grammar.parser import GrammarError, parse
 from bot.rules.jobs.document import JobDocument
+from bot.rules.jobs.job import JobRequest
 from bot.rules.policy.policy import Policy
 from bot.services.plans.job_file import BadJob, completed, read_job
-from ledger.kernel.job import JobRequest
 
 POLICY = Policy()
 

@@ -18,7 +18,7 @@ from bot.services.plans.run_recorder import FIRST, RunRecorder
 from bot.wire.checkin import Checkin, CheckinAnswer
 from ledger.engine.db import Database
 from ledger.kernel.actor import SYSTEM, Actor, ActorKind
-from ledger.kernel.job import GpuConstraint
+from providers.gpus.constraint import GpuConstraint
 from providers.gpus.table import GPUS
 from tests.support.clock import SteppedClock
 from tests.support.world import World, checked_world

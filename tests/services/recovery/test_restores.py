@@ -7,11 +7,11 @@ from decimal import Decimal
 
 import pytest
 
+from bot.rules.jobs.job import SpotPolicy
 from bot.services.instances.adoption import Adopt, adopt_orphan
 from bot.services.runtime import ends_copy
 from ledger.kernel.end_reason import EndReason
 from ledger.kernel.event_kind import EventKind
-from ledger.kernel.job import SpotPolicy
 from ledger.kernel.states import InstanceState, OrphanState, RequestState, SessionState
 from tests.services.recovery.restoring import ADA, Copies, Service, lose_records, restarted
 from tests.support.world import ALICE, BOB, CHANNEL, World, facts

@@ -7,16 +7,17 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from decimal import Decimal
 
+from bot.rules.jobs.stored import job_of
 from bot.services.audit.invariants.announced import SCHEDULER
 from bot.services.audit.invariants.world import Violation
 from ledger.kernel.actor import SYSTEM
 from ledger.kernel.end_reason import APPROVED, EndReason
 from ledger.kernel.entry_kind import USED
 from ledger.kernel.event_kind import EventKind
-from ledger.kernel.job import volume_of
 from ledger.kernel.proof import VOLUME_ABSENCE_OVER, ProofKind
 from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import InstanceState, NotificationKind, OrphanState, SessionState
+from ledger.kernel.volume_name import volume_of
 from ledger.models import Instance
 from ledger.queries.audit import Books
 from providers.cloud_names import machines_of, volumes_of
@@ -142,7 +143,7 @@ def _ends(books: Books, rows: dict[str, list[Instance]]) -> Iterator[Violation]:
 
 
 def _mounted(books: Books, rows: dict[str, list[Instance]]) -> Iterator[Violation]:
-    jobs = {request.id: request.job for request in books.requests}
+    jobs = {request.id: job_of(request.job) for request in books.requests}
     for row in books.instances:
         job = jobs.get(row.request_id)
         if job is None or job.volume_session is None or row.sent_at is None:

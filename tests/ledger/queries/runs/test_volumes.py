@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
+from bot.rules.jobs.stored import job_of
 from ledger.core.writes import Tx
 from ledger.engine.db import Database
 from ledger.kernel.states import LIVE_SESSION, RequestState, SessionState
 from ledger.models import Session
 from ledger.queries.access import Whose
-from ledger.queries.runs.volumes import is_taken, users_of
+from ledger.queries.runs.volumes import is_taken, live_jobs
 from tests.support import rows
 from tests.support.clock import START
 
@@ -36,7 +37,7 @@ async def test_a_persons_name_of_a_volume_is_taken_until_it_ended(db: Database) 
         assert not await is_taken(tx, Whose(), "data")
 
 
-async def test_live_sessions_that_use_a_volume_the_soonest_to_end_first(db: Database) -> None:
+async def test_live_sessions_name_their_volume_the_soonest_to_end_first(db: Database) -> None:
     async def using(tx: Tx, volume: str | None, state: SessionState, deadline_h: int) -> Session:
         job = replace(rows.JOB, volume="data", volume_session=volume)
         request = await rows.request(tx, RequestState.APPROVED, job=job)
@@ -49,9 +50,12 @@ async def test_live_sessions_that_use_a_volume_the_soonest_to_end_first(db: Data
         for state in set(SessionState) - LIVE_SESSION:
             await using(tx, "ses_data", state, 1)
         elsewhere = await using(tx, "ses_models", SessionState.RUNNING, 1)
-        await using(tx, None, SessionState.RUNNING, 1)
+        none = await using(tx, None, SessionState.RUNNING, 1)
     async with db.read() as tx:
-        users = await users_of(tx, "ses_data")
-        assert [session.id for session in users] == [soon.id, same.id, late.id, *(session.id for session in others)]
-        assert [session.id for session in await users_of(tx, "ses_models")] == [elsewhere.id]
-        assert await users_of(tx, "ses_none") == []
+        volumes = {session.id: job_of(job).volume_session for session, job in await live_jobs(tx)}
+        users = [soon.id, same.id, late.id, *(session.id for session in others)]
+        assert [key for key, volume in volumes.items() if volume == "ses_data"] == users
+        assert {key: volume for key, volume in volumes.items() if key not in users} == {
+            elsewhere.id: "ses_models",
+            none.id: None,
+        }

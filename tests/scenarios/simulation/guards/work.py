@@ -133,9 +133,9 @@ WORK = (
         Law.PEOPLE,
         (
             Edit(
-                "ledger.kernel.columns",
-                "storable_json(value.without_people().to_json())",
-                "storable_json(value.to_json())",
+                "bot.rules.jobs.stored",
+                "StoredJob(job.without_people().to_json())",
+                "StoredJob(job.to_json())",
             ),
         ),
         test=f"{COPIES}::test_a_copy_has_the_people_of_now",

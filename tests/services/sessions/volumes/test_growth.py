@@ -10,10 +10,10 @@ import pytest
 
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.sessions import volumes
-from ledger.kernel.job import GpuConstraint
 from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import RequestState, SessionState
 from ledger.models import Notification, Request
+from providers.gpus.constraint import GpuConstraint
 from tests.services.sessions.volumes.scene import LAMBDA, ready, row, session, there
 from tests.services.sessions.volumes.test_mounting import ask as mount
 from tests.support.world import ALICE, World

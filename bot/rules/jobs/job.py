@@ -6,36 +6,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from decimal import Decimal
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any
 
-#: What is no machine but a network volume has this, and the volume's name, in place of a GPU.
-VOLUME: Final = "volume:"
-
-
-def volume_of(gpu: str) -> str:
-    """Return the name of the network volume that stands in place of a GPU; "" for a GPU."""
-    return gpu.removeprefix(VOLUME) if gpu.startswith(VOLUME) else ""
+from ledger.kernel.volume_name import volume_of
+from providers.gpus.constraint import GpuConstraint
 
 
 class SpotPolicy(StrEnum):
     NO = "no"
     YES = "yes"
     ANY = "any"
-
-
-@dataclass(frozen=True, slots=True)
-class GpuConstraint:
-    """Describe hardware as a constraint, never a SKU. Names are canonical; empty means any. Memory is GB per GPU.
-
-    `cuda_min` is the least CUDA that the host's driver must support, where an image or a person needs one.
-    """
-
-    names: tuple[str, ...] = ()
-    count_min: int = 1
-    count_max: int = 1
-    memory_gb_min: Decimal | None = None
-    memory_gb_max: Decimal | None = None
-    cuda_min: Decimal | None = None
 
 
 @dataclass(frozen=True, slots=True)
