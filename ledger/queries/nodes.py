@@ -15,7 +15,7 @@ from ledger.engine.db import may_lock
 from ledger.kernel.checkpoint_step import WAITS
 from ledger.kernel.job import JobRequest
 from ledger.kernel.states import InstanceState, SessionState
-from ledger.kernel.steps.migration_step import OVER, MigrationStep
+from ledger.kernel.steps.relocation_step import OVER, MigrationStep
 from ledger.models import Instance, Mark, Migration, Node, Request, Session
 from ledger.queries.people.credentials import secrets_named
 from ledger.queries.recovery.older import older_at

@@ -32,8 +32,8 @@ from bot.services.access import authorization
 from bot.services.access.api_keys import Principal
 from bot.services.billing.true_up import ranges
 from bot.services.instances import power
-from bot.services.migrations.start import Migrate, migrate
 from bot.services.nodes import login, machine_logs, node_api
+from bot.services.relocation.start import Migrate, migrate
 from bot.services.runtime.commands import AnswerGrace, Extend, Reply, Switch, Terminate
 from bot.services.runtime.commands import FinishSession as WorkDone
 from bot.services.sessions import extension, grace_answers, queue_results, service

@@ -39,7 +39,7 @@ from ledger.kernel.ids import new_id, short_id
 from ledger.kernel.job import volume_of
 from ledger.kernel.people.transfer_state import TransferState
 from ledger.kernel.states import NotificationKind, SessionState
-from ledger.kernel.steps.migration_step import OVER
+from ledger.kernel.steps.relocation_step import OVER
 from ledger.models import Session, Transfer
 from ledger.queries.access import Whose, shared_with
 from ledger.queries.lookups import open_instances_of_session

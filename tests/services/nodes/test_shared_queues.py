@@ -22,7 +22,7 @@ from ledger.kernel.states import InstanceState, SessionState
 from ledger.models import CommandResult, Instance, Session
 from ledger.queries.jobs.command_results import results_of
 from providers.sandbox.agents import SandboxAgent
-from tests.services.migrations.mortal import Killed, Processes
+from tests.services.relocation.mortal import Killed, Processes
 from tests.support.agents import listening
 from tests.support.world import World
 
