@@ -49,7 +49,7 @@ NEVER_SPEND = {
 REJECT = "/requests/{request}/reject"
 #: A move needs a run that trains and saves, so its own test sends it twice: tests/services/relocation/test_doors.py.
 MIGRATE = "/api/v1/sessions/{session}/migrate"
-#: These clouds rent out no volumes, so its own test sends it twice: tests/api/rentals/test_volumes.py.
+#: These clouds rent out no volumes, so its own test sends it twice: tests/api/rentals/test_volume_routes.py.
 VOLUMES = "/api/v1/volumes"
 SPEND = {
     path

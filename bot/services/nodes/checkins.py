@@ -26,7 +26,7 @@ from bot.services.nodes import (
     host_keys,
     node_api,
     queue_dealing,
-    queue_results,
+    queue_rows,
     sent_secrets,
     signed_ends,
     startup,
@@ -188,7 +188,7 @@ class Checkins:
             return REPLACED
         status = rules.after_checkin(before, report, self._ctx.policy, now)
         changes.status[key] = status
-        changes.results |= queue_results.rows(stands.node, report, now)
+        changes.results |= queue_rows.rows(stands.node, report, now)
         if rules.shows_progress(before, status) and stands.session_state in SHOWS_STARTUP:
             changes.is_told = True
             await startup.show_progress(tx, key, now)

@@ -30,7 +30,7 @@ from ledger.kernel.states import ENDABLE_SESSION, SessionState
 from ledger.models import Request, Session
 from ledger.queries.journal import done_before
 from ledger.queries.lookups import instances_of_session, open_instances_of_session
-from ledger.queries.runs.volumes import users_of
+from ledger.queries.runs.volumes_by_name import users_of
 from ledger.queries.views import (
     RequestView,
     SessionView,

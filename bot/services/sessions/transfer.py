@@ -45,7 +45,7 @@ from ledger.queries.access import Whose, shared_with
 from ledger.queries.lookups import open_instances_of_session
 from ledger.queries.people import transfers
 from ledger.queries.retained_disks import open_disks
-from ledger.queries.runs.volumes import is_taken
+from ledger.queries.runs.volumes_by_name import is_taken
 from ledger.queries.views import SessionView, resolve, session_view
 
 #: Seconds between two checks for offers that expired.

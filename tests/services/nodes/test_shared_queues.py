@@ -14,7 +14,7 @@ import pytest
 
 from bot.services.nodes.job_results import job_of
 from bot.services.sessions import idle_termination
-from bot.services.sessions.queue_results import queue_results
+from bot.services.sessions.queue_overview import queue_results
 from ledger.kernel.end_reason import EndReason
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.job_state import JobState

@@ -21,7 +21,7 @@ from bot.services.audit.invariants import (
     request_cards,
     settled,
     spending,
-    volumes,
+    volume_approvals,
     waiting,
     world,
 )
@@ -66,7 +66,7 @@ async def check(
         *older_ledgers.check(books),
         *people.check(books),
         *request_cards.check(books),
-        *volumes.check(books),
+        *volume_approvals.check(books),
         *waiting.check(books),
         *(Violation("budgets never overshoot", of, "what it may still spend is stored wrongly") for of in wrong),
     ]

@@ -362,7 +362,11 @@ _VOLUMES = (
     Guard(
         "a mounted volume is not deleted",
         Law.DATA,
-        (Edit("providers.volumes", "        if users := await self.mounted_by(ref):", "        if users := ():"),),
+        (
+            Edit(
+                "providers.volume_adapter", "        if users := await self.mounted_by(ref):", "        if users := ():"
+            ),
+        ),
         test=f"{VOLUMES}/test_absence.py::test_one_that_a_machine_of_somebody_mounts_is_not_deleted_and_its_owner_is_told",
     ),
     Guard(

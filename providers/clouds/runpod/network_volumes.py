@@ -18,7 +18,7 @@ from providers.completeness import COMPLETE, Completeness
 from providers.contract import Charge, InstanceSpec, ObservedInstance
 from providers.errors import OutcomeUnknown, ProviderError, UnexpectedResponse
 from providers.http import HttpReply
-from providers.volumes import VolumeAdapter, capabilities
+from providers.volume_adapter import VolumeAdapter, capabilities
 
 NAME = cloud_names.volumes_of(CLOUD)
 LEAST_GB, MOST_GB = 10, 4096

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.rules.policy import consumers, volumes
+from bot.rules.policy import consumers, volume_checks
 from bot.rules.policy.consumers import ConsumerPolicy, NotAllowed
 from bot.rules.values.reply_code import ReplyCode
 from ledger.kernel.job import GpuConstraint, JobRequest, volume_of
@@ -30,7 +30,7 @@ ABLE = {
 def job(
     name: str = "data", size: int = 200, hours: str = "48", clouds: tuple[str, ...] = ("runpod-volumes",)
 ) -> JobRequest:
-    return volumes.job_of(name, size, Decimal(hours), clouds)
+    return volume_checks.job_of(name, size, Decimal(hours), clouds)
 
 
 def test_a_job_for_a_volume_says_so_and_a_job_for_a_machine_does_not() -> None:
@@ -43,9 +43,9 @@ def test_a_job_for_a_volume_says_so_and_a_job_for_a_machine_does_not() -> None:
 
 
 def test_what_is_right_passes_and_so_does_what_is_no_volume() -> None:
-    assert volumes.check(job(), ABLE) is None
-    assert volumes.check(job(size=5, clouds=("runpod-volumes", "lambda-volumes")), ABLE) is None
-    assert volumes.check(JobRequest(GpuConstraint(), Decimal(2)), ABLE) is None
+    assert volume_checks.check(job(), ABLE) is None
+    assert volume_checks.check(job(size=5, clouds=("runpod-volumes", "lambda-volumes")), ABLE) is None
+    assert volume_checks.check(JobRequest(GpuConstraint(), Decimal(2)), ABLE) is None
 
 
 @pytest.mark.parametrize(
@@ -63,26 +63,26 @@ def test_what_is_right_passes_and_so_does_what_is_no_volume() -> None:
     ],
 )
 def test_each_mistake_has_its_sentence(asked: JobRequest, code: ReplyCode, said: str) -> None:
-    wrong = volumes.check(asked, ABLE)
+    wrong = volume_checks.check(asked, ABLE)
     assert wrong is not None
     assert (wrong.code, said in wrong.sentence) == (code, True), wrong
 
 
 def test_where_no_cloud_has_any_it_says_so() -> None:
-    wrong = volumes.check(job(), {"vast": PLAIN})
+    wrong = volume_checks.check(job(), {"vast": PLAIN})
     assert wrong is not None
     assert wrong.sentence == "runpod has no network volumes. No cloud that is set up here has them."
 
 
 @given(st.from_regex(r"[a-z][a-z0-9-]{0,22}[a-z0-9]", fullmatch=True))
 def test_every_name_of_the_form_is_taken(name: str) -> None:
-    assert volumes.bad_name(name) is None
-    assert volumes.job_of(name, 10).makes_volume == name
+    assert volume_checks.bad_name(name) is None
+    assert volume_checks.job_of(name, 10).makes_volume == name
 
 
 @given(st.text(max_size=30))
 def test_a_name_that_is_taken_fits_a_path_and_a_label(name: str) -> None:
-    if volumes.bad_name(name) is None:
+    if volume_checks.bad_name(name) is None:
         assert len(name) <= 24
         assert name.isascii()
         assert name == name.lower()
@@ -92,7 +92,7 @@ def test_a_name_that_is_taken_fits_a_path_and_a_label(name: str) -> None:
 @given(st.decimals(allow_nan=True, allow_infinity=True))
 def test_a_time_is_inside_a_year_or_refused(hours: Decimal) -> None:
     allowed = hours.is_finite() and 1 <= hours <= 8760
-    assert (volumes.bad_time(hours) is None) is allowed
+    assert (volume_checks.bad_time(hours) is None) is allowed
 
 
 def test_a_program_rents_volumes_at_its_own_clouds_only() -> None:

@@ -10,7 +10,7 @@ from ledger.engine.db import Database
 from ledger.kernel.states import LIVE_SESSION, RequestState, SessionState
 from ledger.models import Session
 from ledger.queries.access import Whose
-from ledger.queries.runs.volumes import is_taken, users_of
+from ledger.queries.runs.volumes_by_name import is_taken, users_of
 from tests.support import rows
 from tests.support.clock import START
 

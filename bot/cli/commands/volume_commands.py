@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from bot.api.schemas.sessions import SessionOut
-from bot.api.schemas.volumes import VolumeOut
+from bot.api.schemas.volume_schemas import VolumeOut
 from bot.cli.access.api_client import ApiClient, spoken
 from bot.cli.terminal.listing import ListColumns, listing
 from bot.cli.terminal.options import Columns, IdempotencyKey, Json, Reason, Words, in_words

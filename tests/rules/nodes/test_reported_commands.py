@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from bot.rules.nodes.checkins import NodeStatus, shows_progress
-from bot.rules.nodes.queue_results import taken_after, times_by
+from bot.rules.nodes.reported_commands import taken_after, times_by
 from bot.wire.checkin import QueueCounts, ReportedResult
 
 NOW = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)

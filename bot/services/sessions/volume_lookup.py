@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from bot.rules.market.filters import in_region
 from bot.rules.market.ranking import rank
-from bot.rules.policy import volumes
+from bot.rules.policy import volume_checks
 from bot.rules.values import job_text
 from bot.rules.values.command_text import cli_command
 from bot.rules.values.reply_code import ReplyCode
@@ -22,7 +22,7 @@ from ledger.kernel.ids import short_id
 from ledger.kernel.job import GpuConstraint, JobRequest, volume_of
 from ledger.kernel.states import ENDABLE_SESSION, SessionState
 from ledger.models import Request
-from ledger.queries.runs.volumes import is_taken
+from ledger.queries.runs.volumes_by_name import is_taken
 from ledger.queries.views import SessionView, session_views
 from providers.cloud_names import machines_of
 
@@ -101,7 +101,7 @@ async def with_volume(ctx: Context, actor: Actor, job: JobRequest) -> JobRequest
     others = [name for name in job.candidates if name != cloud]
     if job.candidates and cloud not in job.candidates:
         without = [name for name in others if name not in ctx.volume_clouds]
-        why = f" {volumes.no_volumes(without[0], ctx.volume_clouds)}" if without else ""
+        why = f" {volume_checks.no_volumes(without[0], ctx.volume_clouds)}" if without else ""
         return _elsewhere(job.volume, f"it is at {cloud}, and you asked for {', '.join(others)}.{why}")
     if job.regions and not any(in_region(offer, region) for region in job.regions):
         return _elsewhere(job.volume, f"it is in {offer.region}, and you asked for {', '.join(job.regions)}.")
@@ -116,7 +116,7 @@ async def with_volume(ctx: Context, actor: Actor, job: JobRequest) -> JobRequest
 
 def _ends_first(job: JobRequest, deadline: datetime, now: datetime) -> str:
     """Say that a machine would outlive its volume; "" where the volume stays longer."""
-    last = now + timedelta(hours=float(job.hours + volumes.BEFORE_END_H))
+    last = now + timedelta(hours=float(job.hours + volume_checks.BEFORE_END_H))
     if last <= deadline:
         return ""
     more = cli_command(f"volume extend {job.volume} 7d")

@@ -16,7 +16,7 @@ from providers.completeness import COMPLETE, Completeness
 from providers.contract import InstanceSpec, NotSeen, ObservedInstance
 from providers.errors import InUse, OutcomeUnknown, ProviderError, UnexpectedResponse
 from providers.http import HttpReply
-from providers.volumes import VolumeAdapter, capabilities
+from providers.volume_adapter import VolumeAdapter, capabilities
 
 NAME = cloud_names.volumes_of(CLOUD)
 #: Dollars per GiB that is used and month; metered by the hour.

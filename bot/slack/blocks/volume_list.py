@@ -7,7 +7,7 @@ from decimal import Decimal
 
 from bot.rules.values.phrases import cloud_title, rate
 from bot.rules.values.state_text import state_words
-from bot.services.sessions.volumes import trouble
+from bot.services.sessions.volume_lookup import trouble
 from bot.slack.blocks.elements import Message, clip, code, context, dollars, person, safe, section, when
 from ledger.kernel.job import volume_of
 from ledger.queries.views import SessionView

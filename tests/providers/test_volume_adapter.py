@@ -15,8 +15,8 @@ from ledger.kernel.grant import Grant, GrantKind
 from ledger.kernel.job import VOLUME, GpuConstraint
 from providers.cloud_names import volumes_of
 from providers.clouds.lambda_cloud.adapter import LambdaConfig
-from providers.clouds.lambda_cloud.volumes import LambdaVolumes
-from providers.clouds.runpod.volumes import RunPodVolumes
+from providers.clouds.lambda_cloud.file_systems import LambdaVolumes
+from providers.clouds.runpod.network_volumes import RunPodVolumes
 from providers.completeness import COMPLETE, Extent
 from providers.contract import AttachedVolume, InstanceSpec, NotSeen, ObservedInstance, Offer, Provider
 from providers.errors import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from bot.rules.nodes.queue_results import times_by
+from bot.rules.nodes.reported_commands import times_by
 from bot.wire.checkin import Checkin
 from ledger.models import Node
 

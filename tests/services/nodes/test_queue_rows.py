@@ -12,7 +12,7 @@ from sqlalchemy.exc import DBAPIError
 from bot.services.billing.metering import cost_now
 from bot.services.nodes.job_results import job_of
 from bot.services.nodes.startup import plans
-from bot.services.sessions.queue_results import queue_results
+from bot.services.sessions.queue_overview import queue_results
 from ledger.kernel.job_state import JobState
 from ledger.kernel.states import SessionState
 from ledger.models import CommandResult

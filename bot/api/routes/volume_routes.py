@@ -11,13 +11,13 @@ from bot.api.idempotency import Repeat, once
 from bot.api.problems import ProblemRaised
 from bot.api.routes.requests import done
 from bot.api.schemas.base import Done
-from bot.api.schemas.volumes import VolumeIn, VolumeOut
+from bot.api.schemas.volume_schemas import VolumeIn, VolumeOut
 from bot.rules.grammar.parser import GrammarError, parse
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.billing.metering import cost_now
 from bot.services.requests import submit
 from bot.services.runtime.commands import Provision, refuse
-from bot.services.sessions import volumes as of_people
+from bot.services.sessions import volume_lookup as of_people
 from ledger.kernel.job import volume_of
 from providers.cloud_names import machines_of
 

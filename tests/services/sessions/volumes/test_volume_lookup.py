@@ -11,7 +11,7 @@ import pytest
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.instances import reconcile
 from bot.services.runtime.commands import Reply, Terminate
-from bot.services.sessions import service, volumes
+from bot.services.sessions import service, volume_lookup
 from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import InstanceState, OrphanState, RequestState, SessionState
 from tests.services.sessions.volumes.scene import LAMBDA, RUNPOD, approved, ask, ready, row, session, there
@@ -202,14 +202,14 @@ async def test_lambda_bills_what_is_on_a_file_system(w: World) -> None:
 
 
 async def test_nothing_is_listed_for_who_has_no_volume(w: World) -> None:
-    assert await volumes.mine(w.ctx, ALICE) == []
-    found = await volumes.named(w.ctx, ALICE, "data")
+    assert await volume_lookup.mine(w.ctx, ALICE) == []
+    found = await volume_lookup.named(w.ctx, ALICE, "data")
     assert isinstance(found, Reply)
     assert "You have none." in found.sentence
     await ready(w)
-    assert [one.session.gpu for one in await volumes.mine(w.ctx, ALICE)] == ["volume:data"]
-    assert await volumes.mine(w.ctx, DAVE) == []
-    other = await volumes.named(w.ctx, ALICE, "other")
+    assert [one.session.gpu for one in await volume_lookup.mine(w.ctx, ALICE)] == ["volume:data"]
+    assert await volume_lookup.mine(w.ctx, DAVE) == []
+    other = await volume_lookup.named(w.ctx, ALICE, "other")
     assert isinstance(other, Reply)
     assert "Your volumes: data." in other.sentence
 
