@@ -339,7 +339,7 @@ _VOLUMES = (
                 "return ctx.timing.absence_rule",
             ),
         ),
-        test=f"{VOLUMES}/test_volumes.py::test_one_that_vanishes_closes_its_record_and_is_not_replaced",
+        test=f"{VOLUMES}/test_volume_lookup.py::test_one_that_vanishes_closes_its_record_and_is_not_replaced",
     ),
     Guard(
         "a volume is read by its own id",
