@@ -16,9 +16,9 @@ from providers import cloud_names
 from providers.capabilities import PriceSource
 from providers.clouds.kaggle.adapter import KaggleConfig, KaggleProvider
 from providers.clouds.lambda_cloud.adapter import LambdaConfig, LambdaProvider
-from providers.clouds.lambda_cloud.volumes import LambdaVolumes
+from providers.clouds.lambda_cloud.file_systems import LambdaVolumes
 from providers.clouds.runpod.adapter import RunPodConfig, RunPodProvider
-from providers.clouds.runpod.volumes import RunPodVolumes
+from providers.clouds.runpod.network_volumes import RunPodVolumes
 from providers.clouds.tensordock.adapter import TensorDockConfig, TensorDockProvider
 from providers.clouds.vast.adapter import VastConfig, VastProvider
 from providers.contract import Provider

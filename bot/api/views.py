@@ -24,10 +24,10 @@ from bot.rules.access.sight import Sight, job_in_sight
 from bot.rules.approvals.approvers import is_slack_group, mentioned_approvers
 from bot.rules.instances.checked_gpus import checked_gpus
 from bot.rules.jobs.stored import job_of, job_with_people
-from bot.rules.migrations.text import NUMBERS
 from bot.rules.nodes.authorized_keys import fingerprint
 from bot.rules.nodes.host_keys import KeyMatch, compare
 from bot.rules.policy.tiers import ApproverGroup
+from bot.rules.relocation.text import NUMBERS
 from bot.rules.sessions.running_time import seconds_run
 from bot.rules.values.job_text import what_is_requested
 from bot.rules.values.waiting_text import LOOKS, waits_for
@@ -36,12 +36,12 @@ from bot.services.billing.metering import cost_now
 from bot.services.billing.true_up import Range, unsure_end
 from bot.services.grants import amendments
 from bot.services.market.codec import completeness_of_quote, hold_line, offer_from_json, outlook_of, parts_line
-from bot.services.migrations.messages import progress
 from bot.services.nodes.connection import SSH_PORT, api_url, known_hosts, ssh_command
 from bot.services.nodes.host_keys import reported_key
 from bot.services.nodes.job_results import job_status_of
 from bot.services.nodes.ports import ports_of
 from bot.services.nodes.views import agent_view
+from bot.services.relocation.messages import progress
 from bot.services.runtime import recovery_mode
 from bot.services.runtime.context import Context
 from bot.services.sessions import session_state as states

@@ -165,7 +165,7 @@ COMMANDS: Mapping[str, CommandEntry] = MappingProxyType(
             volume=_entry(
                 "Keep data on a network volume that outlives your machines.",
                 "POST /volumes, GET /volumes, POST /sessions/{session}/extend, DELETE /sessions/{session}",
-                at="commands.volumes:app",
+                at="commands.volume_commands:app",
             ),
             done=_entry(
                 "Report that the work is done, which ends the session.",

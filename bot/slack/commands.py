@@ -43,7 +43,7 @@ from bot.slack.blocks.sized_plan import compared_work
 from bot.slack.handler_context import HandlerContext, HandlerJob
 from bot.slack.home import decidable
 from bot.slack.render import card_facts
-from bot.slack.subcommands import money, volumes
+from bot.slack.subcommands import money, volume_command
 from ledger.kernel.actor import Actor
 from ledger.queries.people.transfers import left_at
 from ledger.queries.views import nothing_ends_in, resolve
@@ -120,7 +120,7 @@ async def _provision(handler: HandlerContext, job: HandlerJob, parsed: ParsedCom
 
 
 async def _volume(handler: HandlerContext, job: HandlerJob, parsed: ParsedCommand) -> Message | None:
-    return await (_provision if parsed.action == "create" else volumes.change)(handler, job, parsed)
+    return await (_provision if parsed.action == "create" else volume_command.change)(handler, job, parsed)
 
 
 async def _inventory(handler: HandlerContext, job: HandlerJob, parsed: ParsedCommand) -> Message | None:

@@ -20,11 +20,11 @@ from bot.services.instances import (
     termination,
     unknown_outcome,
 )
-from bot.services.migrations import progress, savings
 from bot.services.nodes import host_keys, key_writes
 from bot.services.notifications import clock_check
 from bot.services.outbox import dispatch
 from bot.services.plans import run_recorder
+from bot.services.relocation import progress, savings
 from bot.services.reports import digest
 from bot.services.requests import expiry, quoting, waiting
 from bot.services.runtime import idempotency, liveness

@@ -14,7 +14,7 @@ from sqlalchemy.orm import aliased
 from ledger.engine.db import may_lock
 from ledger.kernel.checkpoint_step import WAITS
 from ledger.kernel.states import InstanceState, SessionState
-from ledger.kernel.steps.migration_step import OVER, MigrationStep
+from ledger.kernel.steps.relocation_step import OVER, MigrationStep
 from ledger.kernel.stored_job import StoredJob
 from ledger.models import Instance, Mark, Migration, Node, Request, Session
 from ledger.queries.people.credentials import secrets_named

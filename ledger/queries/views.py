@@ -43,7 +43,7 @@ from ledger.queries.recovery.older import recovery
 from ledger.queries.retained_disks import open_disks
 from ledger.queries.runs.graces import graces_of_sessions
 from ledger.queries.runs.machines import machines
-from ledger.queries.runs.migrations import last_migration_of, migrations_of
+from ledger.queries.runs.relocations import last_migration_of, migrations_of
 from ledger.queries.session_costs import NOTHING, Booked, booked_of, extension_caps, unsettled_of_earlier
 
 SHORTEST_ENDING = 4

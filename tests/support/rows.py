@@ -29,7 +29,7 @@ from ledger.kernel.people.credential_kind import CredentialKind
 from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import GrantState, InstanceState, OrphanState, RequestState, SessionState
 from ledger.kernel.steps.grace import AtRisk, Cause
-from ledger.kernel.steps.migration_step import OVER, MigrationStep
+from ledger.kernel.steps.relocation_step import OVER, MigrationStep
 from ledger.models import (
     Approval,
     Base,

@@ -17,7 +17,7 @@ from ledger.kernel.job_state import JobState
 from ledger.kernel.ports import PortProtocol
 from ledger.kernel.states import SessionState
 from ledger.kernel.steps.grace import AtRisk, Cause, GraceChoice
-from ledger.kernel.steps.migration_step import MigrationStep
+from ledger.kernel.steps.relocation_step import MigrationStep
 
 
 class PortOut(BaseModel):

@@ -27,7 +27,7 @@ from bot.api.schemas.base import Page
 from bot.api.schemas.money import BudgetOut, CostsOut
 from bot.api.schemas.requests import RequestOut, RequestSummary
 from bot.api.schemas.sessions import SessionOut
-from bot.api.schemas.volumes import VolumeOut
+from bot.api.schemas.volume_schemas import VolumeOut
 from bot.cli.access.api_client import ApiClient, RefusedCall, connected
 from bot.cli.terminal.views import name_of, session_details
 from bot.cli.terminal.wording import when

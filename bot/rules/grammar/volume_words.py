@@ -11,7 +11,7 @@ from bot.rules.grammar.commands import Subcommand
 from bot.rules.grammar.readers import ParsedCommand, Wrong, end
 from bot.rules.jobs.limits import read_clouds, read_regions
 from bot.rules.jobs.words import duration
-from bot.rules.policy import job_bounds, volumes
+from bot.rules.policy import job_bounds, volume_checks
 from bot.rules.policy.policy import Policy
 from bot.rules.values.bad_word import BadWord, near, show
 from bot.rules.values.text import WordToken
@@ -35,7 +35,7 @@ def read_volume(sub: Subcommand, words: list[WordToken], line: str, policy: Poli
     if not rest:
         raise Wrong(end(line), f"Name the volume, as in volume {action} data.")
     name = rest[0].value.lower()
-    if wrong := volumes.bad_name(name):
+    if wrong := volume_checks.bad_name(name):
         raise Wrong(rest[0], wrong.sentence)
     if action == "create":
         return _create(sub, name, rest[1:], line, policy)
@@ -60,7 +60,7 @@ def time_h(text: str) -> Decimal:
     hours = duration(text)
     if hours is None:
         raise BadWord(f"{show(text)} is not a time; write 14d or 36h.")
-    if wrong := volumes.bad_time(hours):
+    if wrong := volume_checks.bad_time(hours):
         raise BadWord(wrong.sentence)
     return hours
 
@@ -106,7 +106,7 @@ def _create(sub: Subcommand, name: str, words: list[WordToken], line: str, polic
     why = " ".join(reason)
     if wrong := job_bounds.reason(why, policy):
         raise Wrong(words[1], wrong.sentence)
-    return ParsedCommand(sub.name, volumes.job_of(name, size, **said, reason=why), target=name, action="create")
+    return ParsedCommand(sub.name, volume_checks.job_of(name, size, **said, reason=why), target=name, action="create")
 
 
 def _extend(sub: Subcommand, name: str, words: list[WordToken], line: str) -> ParsedCommand:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bot.rules.jobs.facet import Fields, JobFacet, Key, Text, Word
-from bot.rules.policy import volumes
+from bot.rules.policy import volume_checks
 from bot.rules.policy.policy import Policy
 from bot.rules.values.bad_word import BadWord
 
@@ -11,7 +11,7 @@ from bot.rules.values.bad_word import BadWord
 def _read_name(text: str, _policy: Policy) -> Fields:
     """Read the name of a volume; whether it exists is checked when the request is made."""
     name = text.strip().lower()
-    if wrong := volumes.bad_name(name):
+    if wrong := volume_checks.bad_name(name):
         raise BadWord(wrong.sentence)
     return {"volume": name}
 

@@ -51,7 +51,7 @@ from bot.rules.market.parts import (
     wall_h,
 )
 from bot.rules.market.traffic import RunTraffic
-from bot.rules.policy import volumes
+from bot.rules.policy import volume_checks
 from bot.rules.policy.policy import Policy
 from bot.rules.pricing.spend_limits import bad_price
 from bot.rules.sizing.interruptions import Loss, loss
@@ -141,7 +141,7 @@ def estimate(
         components = (*components, Component("hold", _ZERO, hold_usd))
     notices_usd = _ZERO
     if job.makes_volume:
-        notices_usd = volumes.notices_usd(offer.price_usd_h or _ZERO, policy, grows=capabilities.volume_grows)
+        notices_usd = volume_checks.notices_usd(offer.price_usd_h or _ZERO, policy, grows=capabilities.volume_grows)
         components = (*components, Component("notices", _ZERO, notices_usd))
     found = Estimate(
         best_usd=expected,
@@ -155,7 +155,7 @@ def estimate(
         assumptions=(*basis, *_assumptions(offer, policy, capabilities, likely)),
         **({} if run is None else _of_the_run(run)),
         data="" if run is None else data_said(offer, run, likely),
-        notices=volumes.notices_line(job.disk_gb, usd(notices_usd), policy, grows=capabilities.volume_grows)
+        notices=volume_checks.notices_line(job.disk_gb, usd(notices_usd), policy, grows=capabilities.volume_grows)
         if notices_usd
         else "",
     )

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from bot.rules.jobs.job import JobRequest
 from bot.rules.nodes.checkins import NodeStatus
 from bot.rules.nodes.machine_report import RUN
-from bot.rules.nodes.queue_results import queue_words
+from bot.rules.nodes.reported_commands import queue_words
 from bot.wire.checkin import QueueCounts, StartupStep, StepOutcome, Work
 from ledger.kernel.end_reason import WENT_WELL, WENT_WRONG, EndReason
 from ledger.kernel.job_state import JOB_OVER, JobState

@@ -27,7 +27,7 @@ from ledger.queries.runs.authority import (
     sessions_of_runs,
     used_times,
 )
-from ledger.queries.runs.migrations import sources_of_moves
+from ledger.queries.runs.relocations import sources_of_moves
 
 #: Requests that are judged together with the one that is their parent.
 _OF_PARENT = ABOUT_SESSION | {RequestKind.OVERRIDE_12H}

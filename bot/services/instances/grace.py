@@ -45,7 +45,7 @@ from ledger.models import GraceRow, GrantRow, Instance, Request, Session
 from ledger.queries.lookups import instances_of_session, open_starts
 from ledger.queries.nodes import node_of
 from ledger.queries.runs.graces import add_grace, change_grace, open_grace, open_graces
-from ledger.queries.runs.migrations import is_moving, taken_over_by
+from ledger.queries.runs.relocations import is_moving, taken_over_by
 from ledger.queries.session_costs import extension_cap
 from providers.contract import InstanceStatus
 

@@ -38,7 +38,7 @@ from ledger.queries.metering import Billable
 from ledger.queries.nodes import amend_node, open_exchange
 from ledger.queries.overspend import approved_rate, open_overspend_request
 from ledger.queries.runs.graces import open_grace
-from ledger.queries.runs.migrations import is_moving
+from ledger.queries.runs.relocations import is_moving
 from ledger.queries.views import session_to_change
 from providers.contract import InstanceStatus, ObservedInstance
 from providers.errors import NoCapacity, ProviderError, Unsupported

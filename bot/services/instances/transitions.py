@@ -40,7 +40,7 @@ from ledger.queries.lookups import grants_of_session, instances_of_session, open
 from ledger.queries.overspend import approved_rate
 from ledger.queries.retained_disks import open_disks
 from ledger.queries.runs.graces import change_grace, graces_of_sessions, replaced_of_session
-from ledger.queries.runs.migrations import is_taken_over
+from ledger.queries.runs.relocations import is_taken_over
 from ledger.queries.session_costs import accrued_of_session, booked, extension_cap
 from providers.contract import InstanceStatus, ObservedInstance
 

@@ -13,7 +13,7 @@ from bot.rules.jobs.stored import job_of, stored_job
 from bot.rules.market import node_sets
 from bot.rules.market import waiting as waiting_rules
 from bot.rules.market.disk import disk_gb
-from bot.rules.policy import consumers, job_bounds, model_profiles, volumes
+from bot.rules.policy import consumers, job_bounds, model_profiles, volume_checks
 from bot.rules.policy.request_rate import FOR_MACHINES, CountedAs
 from bot.rules.pricing import hours_cap
 from bot.rules.values import waiting_text
@@ -28,7 +28,7 @@ from bot.services.requests import mounts, waiting
 from bot.services.runtime import recovery_mode
 from bot.services.runtime.commands import Provision, Reply, refuse
 from bot.services.runtime.context import Context
-from bot.services.sessions import volumes as volumes_there
+from bot.services.sessions import volume_lookup as volumes_there
 from ledger.core import Tx, add_request, record
 from ledger.kernel.actor import Actor
 from ledger.kernel.event_kind import EventKind
@@ -204,7 +204,7 @@ def _twice(request_id: str) -> str:
 
 def _refuse_volume(ctx: Context, job: JobRequest) -> Reply | None:
     """Refuse a network volume that no cloud here offers, or not in this size or for this time."""
-    wrong = volumes.check(job, ctx.catalog.capabilities) or job_bounds.reason(job.reason, ctx.policy)
+    wrong = volume_checks.check(job, ctx.catalog.capabilities) or job_bounds.reason(job.reason, ctx.policy)
     return refuse(*wrong) if wrong else None
 
 

@@ -10,7 +10,7 @@ from bot.rules.approvals.approvers import Deed
 from bot.rules.approvals.authority import Authority
 from bot.rules.jobs.job import JobRequest
 from bot.rules.jobs.stored import job_of, stored_job
-from bot.rules.policy import job_bounds, volumes
+from bot.rules.policy import job_bounds, volume_checks
 from bot.rules.policy.job_bounds import BoundsVerdict
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.request_rate import CountedAs
@@ -117,7 +117,7 @@ async def _extend(ctx: Context, tx: Tx, session: Session, command: Extend, asker
 def _too_long(policy: Policy, session: Session, hours: Decimal, already: Decimal) -> BoundsVerdict | None:
     """Say that a session would get more hours in all than it may have, or that no time was asked for."""
     if volume_of(session.gpu):
-        return volumes.bad_time(already + hours if hours > 0 else hours)
+        return volume_checks.bad_time(already + hours if hours > 0 else hours)
     verdict = hours_cap.check(hours, already, policy)
     return None if verdict.allowed else BoundsVerdict(verdict.code, verdict.sentence)
 

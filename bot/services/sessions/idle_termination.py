@@ -10,8 +10,8 @@ from datetime import datetime, timedelta
 
 from bot.rules.jobs.idle import LEAST_S
 from bot.rules.jobs.stored import job_of
-from bot.rules.migrations.asks import idles_on_purpose
 from bot.rules.nodes.checkins import EarlyEnd, Watched, early_end, listener_problem
+from bot.rules.relocation.asks import idles_on_purpose
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import authorization
 from bot.services.instances import grace
@@ -35,7 +35,7 @@ from ledger.kernel.states import SessionState
 from ledger.models import Instance, Request, Session
 from ledger.queries.nodes import Suspect, listening_since, node_of, reporting, suspects
 from ledger.queries.runs.graces import open_grace
-from ledger.queries.runs.migrations import open_migration_of
+from ledger.queries.runs.relocations import open_migration_of
 
 #: A pause between two checks longer than this means that no service received heartbeats meanwhile.
 GAP_S = 150.0

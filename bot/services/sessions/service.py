@@ -31,7 +31,7 @@ from ledger.kernel.volume_name import volume_of
 from ledger.models import Request, Session
 from ledger.queries.journal import done_before
 from ledger.queries.lookups import instances_of_session, open_instances_of_session
-from ledger.queries.runs.volumes import live_jobs
+from ledger.queries.runs.volumes_by_name import live_jobs
 from ledger.queries.views import (
     RequestView,
     SessionView,

@@ -39,14 +39,14 @@ from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import new_id, short_id
 from ledger.kernel.people.transfer_state import TransferState
 from ledger.kernel.states import NotificationKind, SessionState
-from ledger.kernel.steps.migration_step import OVER
+from ledger.kernel.steps.relocation_step import OVER
 from ledger.kernel.volume_name import volume_of
 from ledger.models import Session, Transfer
 from ledger.queries.access import Whose, shared_with
 from ledger.queries.lookups import open_instances_of_session
 from ledger.queries.people import transfers
 from ledger.queries.retained_disks import open_disks
-from ledger.queries.runs.volumes import is_taken
+from ledger.queries.runs.volumes_by_name import is_taken
 from ledger.queries.views import SessionView, resolve, session_view
 
 #: Seconds between two checks for offers that expired.

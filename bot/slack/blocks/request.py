@@ -19,7 +19,7 @@ from bot.rules.values import job_text
 from bot.rules.values.phrases import brief, cloud_title, hour_limit, rate, usd
 from bot.services.grants import amendments
 from bot.services.runtime import recovery_mode
-from bot.slack.blocks import migration, progress
+from bot.slack.blocks import progress, relocation
 from bot.slack.blocks import waiting as waiting_card
 from bot.slack.blocks.approvals import (
     APPROVE,
@@ -331,7 +331,7 @@ def _approved(view: RequestView, policy: Policy, facts: CardFacts) -> tuple[list
         f"{approved} {given}".rstrip(),
         *_by_policy(request),
         *progress.lines(view, facts.cost_usd, facts.saved_usd, facts.moves, job),
-        *migration.lines(view.migration, request.id),
+        *relocation.lines(view.migration, request.id),
     ]
     headline = progress.headline(view)
     blocks = [section(_who(view, headline)), section("\n".join(steps))]

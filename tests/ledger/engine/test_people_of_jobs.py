@@ -13,7 +13,7 @@ from bot.rules.nodes.authorized_keys import fingerprint
 from ledger.engine.db import Database
 from ledger.kernel.people.transfer_state import TransferState
 from ledger.kernel.states import RequestState
-from ledger.kernel.steps.migration_step import MigrationStep
+from ledger.kernel.steps.relocation_step import MigrationStep
 from ledger.models import Migration, Request, SessionCredential, Share, Transfer
 from ledger.queries.people.credentials import credentials_of
 from migrations import run

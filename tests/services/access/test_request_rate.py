@@ -19,7 +19,7 @@ from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.states import NotificationKind, RequestState
 from ledger.models import Consumer
 from ledger.queries.people.request_rate import latest_requests
-from tests.services.migrations.run import running
+from tests.services.relocation.run import running
 from tests.services.requests.test_submit import provision
 from tests.support.world import ALICE, BOB, CHANNEL, World
 

@@ -20,7 +20,7 @@ from ledger.core import Tx
 from ledger.engine.db import Database
 from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import RequestState, SessionState
-from ledger.kernel.steps.migration_step import MigrationStep
+from ledger.kernel.steps.relocation_step import MigrationStep
 from ledger.models import Approval, Migration
 from providers.sandbox.clock import SandboxTiming
 from tests.services.checkpoints.test_verification import looks_at

@@ -23,7 +23,7 @@ from bot.services.runtime import recovery_mode
 from bot.services.sessions import session_state
 from bot.services.sessions.lost_machine import lost_machine
 from bot.services.sessions.service import Status
-from bot.slack.blocks import migration, progress, request
+from bot.slack.blocks import progress, relocation, request
 from bot.slack.blocks.elements import Message, actions, clip, code, context, dollars, safe, section, when
 from bot.slack.blocks.session import session_ready_and_ended
 from bot.slack.blocks.session.session_ready_and_ended import details_button
@@ -80,7 +80,7 @@ def status(
         lines.append(f"Job: *{job.line}*.")
     if view.resumed and sight.shows_work and not session_ready_and_ended.is_over(session):
         lines.append(safe(view.resumed, 400))
-    lines += migration.lines(found.request.migration, found.request.request.id) if sight.shows_work else []
+    lines += relocation.lines(found.request.migration, found.request.request.id) if sight.shows_work else []
     lines += _warnings(view, now, command, sight, can_end=can_end)
     block = section("\n".join(lines))
     buttons = [session_ready_and_ended.end_button(session)] if mine and session.state in ENDABLE_SESSION else []

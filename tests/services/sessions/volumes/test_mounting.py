@@ -15,7 +15,7 @@ from bot.services.sessions import service, transfer
 from ledger.kernel.states import InstanceState, RequestState, SessionState
 from ledger.models import Session
 from ledger.queries.access import lock_consumer
-from ledger.queries.runs.migrations import sessions_to_move
+from ledger.queries.runs.relocations import sessions_to_move
 from providers.gpus.constraint import GpuConstraint
 from tests.services.sessions.volumes.scene import approved, ready, session, there
 from tests.support.world import ALICE, DAVE, World, facts
