@@ -20,17 +20,18 @@ from bot.api.schemas.sessions import (
     Ssh,
     Terms,
 )
-from bot.rules.access.sight import Sight, job_in_sight
+from bot.rules.access.sight import Sight
 from bot.rules.approvals.approvers import is_slack_group, mentioned_approvers
 from bot.rules.instances.checked_gpus import checked_gpus
+from bot.rules.jobs.job_text import what_is_requested
+from bot.rules.jobs.sight import job_in_sight
 from bot.rules.jobs.stored import job_of, job_with_people
+from bot.rules.jobs.waiting_text import LOOKS, waits_for
 from bot.rules.nodes.authorized_keys import fingerprint
 from bot.rules.nodes.host_keys import KeyMatch, compare
 from bot.rules.policy.tiers import ApproverGroup
 from bot.rules.relocation.text import NUMBERS
 from bot.rules.sessions.running_time import seconds_run
-from bot.rules.values.job_text import what_is_requested
-from bot.rules.values.waiting_text import LOOKS, waits_for
 from bot.services.approvals import terms
 from bot.services.billing.metering import cost_now
 from bot.services.billing.true_up import Range, unsure_end

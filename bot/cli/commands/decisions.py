@@ -19,7 +19,7 @@ from bot.cli.terminal.options import Columns, IdempotencyKey, Json, Named, Words
 from bot.cli.terminal.screen import agreed, at_terminal, fail, group, prompt
 from bot.cli.terminal.terminal_tables import print_report, show, show_result
 from bot.cli.terminal.views import name_of, request_details
-from bot.rules.values.job_text import machine
+from bot.rules.jobs.job_text import machine
 from bot.rules.values.phrases import rate, read_amount, usd
 from bot.rules.values.reply_code import ReplyCode
 from bot.rules.values.text_table import TextReport

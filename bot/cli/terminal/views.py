@@ -12,7 +12,7 @@ from bot.cli.terminal.listing import ListColumns, ListView, listing
 from bot.cli.terminal.screen import for_people
 from bot.cli.terminal.wording import exact, when
 from bot.rules.instances.checked_gpus import CheckedGpus
-from bot.rules.values.job_text import machine
+from bot.rules.jobs.job_text import machine
 from bot.rules.values.phrases import (
     brief,
     hour_limit,

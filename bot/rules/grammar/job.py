@@ -17,11 +17,11 @@ from bot.rules.jobs.gpus import read_gpus, unknown_gpu
 from bot.rules.jobs.job import JobRequest
 from bot.rules.jobs.limits import SPOT_WORDS, cloud_words, read_clouds
 from bot.rules.jobs.profile import machine_of
+from bot.rules.jobs.serve import MODEL_MISSING, asks_for_server, is_model
 from bot.rules.jobs.words import DURATION
 from bot.rules.jobs.work import SHARED, run_word, unsaid, work_word
 from bot.rules.jobs.work_words import WORK_KEYS
 from bot.rules.market.sizing_question import SERVED
-from bot.rules.nodes.model_server import MODEL_MISSING, asks_for_server, is_model
 from bot.rules.policy.policy import Policy
 from bot.rules.sizing.media_models import media_model
 from bot.rules.sizing.model_shapes import model

@@ -9,6 +9,7 @@ from typing import Any
 
 from bot.rules.grammar.commands import Subcommand
 from bot.rules.grammar.readers import ParsedCommand, Wrong, end
+from bot.rules.jobs import network_volume
 from bot.rules.jobs.limits import read_clouds, read_regions
 from bot.rules.jobs.words import duration
 from bot.rules.policy import job_bounds, volume_checks
@@ -106,7 +107,9 @@ def _create(sub: Subcommand, name: str, words: list[WordToken], line: str, polic
     why = " ".join(reason)
     if wrong := job_bounds.reason(why, policy):
         raise Wrong(words[1], wrong.sentence)
-    return ParsedCommand(sub.name, volume_checks.job_of(name, size, **said, reason=why), target=name, action="create")
+    return ParsedCommand(
+        sub.name, network_volume.volume_job(name, size, **said, reason=why), target=name, action="create"
+    )
 
 
 def _extend(sub: Subcommand, name: str, words: list[WordToken], line: str) -> ParsedCommand:

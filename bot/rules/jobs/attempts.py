@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Annotated, Final
 
 from pydantic import Field
 
-from bot.rules.jobs.facet import Detail, Fields, JobFacet, Key, NumberOrText, Word
-from bot.rules.jobs.job import JobRequest
+from bot.rules.jobs.facet import Detail, Fields, JobFacet, JobFacts, Key, NumberOrText, Word
+from bot.rules.policy.job_bounds import BoundsVerdict
 from bot.rules.values.bad_word import BadWord, show
 from bot.wire.queue import MOST_ATTEMPTS
 
 MOST_CODES: Final = 16
 _LARGEST_CODE: Final = 255
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttemptFields:
+    """How often the command is started at most, and after which exit codes once more."""
+
+    attempts: int = 1
+    #: Empty: after each but 0.
+    retry_codes: tuple[int, ...] = ()
 
 
 def _read_attempts(text: str, _policy: object) -> Fields:
@@ -46,12 +56,18 @@ def _complete(fields: Fields, _policy: object) -> Fields:
     return fields
 
 
-def _details(job: JobRequest) -> Iterator[Detail]:
+def _check(job: AttemptFields, facts: JobFacts) -> BoundsVerdict | None:
+    return facts.without_agent("attempts=") if job.attempts > 1 else None
+
+
+def _details(job: AttemptFields) -> Iterator[Detail]:
     if job.attempts > 1:
         yield Detail("attempts", str(job.attempts))
 
 
 ATTEMPTS = JobFacet(
+    fields=AttemptFields,
+    check=_check,
     words=(
         Word("attempts", "NUMBER", "How often it is started at most.", "attempts=3", _read_attempts, ("max-attempts",)),
         Word("retry-codes", "CODE[,CODE]", "After which exit codes only.", "retry-codes=75", _read_retry_codes),

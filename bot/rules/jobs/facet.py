@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Annotated, Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from bot.rules.policy.job_bounds import BoundsVerdict
 from bot.rules.policy.policy import Policy
+from bot.rules.values.reply_code import ReplyCode
+from providers.capabilities import Capabilities
 
 #: Fields of `JobRequest` and of its GPU constraint, by their names.
 Fields = dict[str, Any]
@@ -77,18 +80,57 @@ class Detail(NamedTuple):
     most: int = 80
 
 
+@dataclass(frozen=True, slots=True)
+class JobFacts:
+    """What a job is checked against.
+
+    `clouds` are those that rent machines here, with what each can do, and `named` those of them that the job names.
+    `agent_runs` says whether the agent runs at one of these with the job's image, and `agent_reaches` whether machines
+    can reach this service. `commands` are all that the job runs.
+    """
+
+    policy: Policy
+    clouds: Mapping[str, Capabilities]
+    named: tuple[str, ...]
+    agent_runs: bool
+    agent_reaches: bool
+    commands: tuple[str, ...]
+    shares_queue: bool
+    model: str | None
+
+    def without_agent(self, word: str) -> BoundsVerdict | None:
+        """Say that a word needs the agent where it runs nowhere that the job may go; None where it runs."""
+        if self.named and not self.agent_runs:
+            where = f"which doesn't run at {', '.join(self.named)} with this job."
+            return BoundsVerdict(ReplyCode.AGENT_MISSING, f"{word} needs GPU Shopper's agent, {where}")
+        if not self.agent_reaches:
+            until = "and no machine can run it until GPU_SHOPPER_NODE_URL is set."
+            return BoundsVerdict(ReplyCode.AGENT_MISSING, f"{word} needs GPU Shopper's agent, {until}")
+        return None
+
+
 def _no_details(_job: Any) -> Iterable[Detail]:
     return ()
+
+
+def _no_check(_job: Any, _facts: JobFacts) -> BoundsVerdict | None:
+    return None
 
 
 @dataclass(frozen=True, slots=True)
 class JobFacet:
     """Describe a facet of a job. `facets.FACETS` lists them all."""
 
+    #: The dataclass of its fields, which `JobRequest` inherits.
+    fields: type
+    #: Whether its fields are facts about the machine and its price, which may be shown to whoever is offered a session.
+    are_facts: bool = False
     words: tuple[Word, ...] = ()
     keys: tuple[Key, ...] = ()
     #: Checks, when all words are read, what they say together, and fills in what follows. Raises `BadWord`.
     complete: Callable[[Fields, Policy], Fields] = _unchanged
+    #: What is wrong with it in a job from any source, also one that an earlier policy allowed; None for nothing.
+    check: Callable[[Any, JobFacts], BoundsVerdict | None] = _no_check
     #: What approvers read of a job.
     details: Callable[[Any], Iterable[Detail]] = _no_details
 

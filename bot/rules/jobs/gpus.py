@@ -4,19 +4,33 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Annotated
 
 from pydantic import Field
 
-from bot.rules.jobs.facet import DocumentPart, Fields, JobFacet, Key, NumberOrText, Word, plain
+from bot.rules.jobs.facet import DocumentPart, Fields, JobFacet, JobFacts, Key, NumberOrText, Word, plain
 from bot.rules.policy import job_bounds
+from bot.rules.policy.job_bounds import BoundsVerdict
 from bot.rules.policy.policy import Policy
 from bot.rules.values.bad_word import BadWord, show
+from bot.rules.values.phrases import plural
+from bot.rules.values.reply_code import ReplyCode
+from providers.gpus.constraint import GpuConstraint
 from providers.gpus.table import closest, lookup
 
 _COUNT = re.compile(r"(\d{1,9})(?:-(\d{1,9})|(\+))?")
 MEMORY = r"(?:>=|<=)?\d{1,4}(?:gb|g)?(?:\+|-\d{1,4}(?:gb|g)?)?"
+
+
+@dataclass(frozen=True)
+class GpuFields:
+    """Which GPUs, and on how many machines."""
+
+    gpu: GpuConstraint
+    #: Machines that work as one set: all of them or none. The GPU constraint is that of each.
+    nodes: int = field(default=1, kw_only=True)
 
 
 def read_gpus(text: str, policy: Policy) -> Fields:
@@ -76,6 +90,32 @@ def read_nodes(text: str, _policy: Policy) -> Fields:
     return {"nodes": count}
 
 
+def _check(job: GpuFields, facts: JobFacts) -> BoundsVerdict | None:
+    policy, each = facts.policy, job.gpu
+    wrong = (
+        job_bounds.nodes(job.nodes)
+        or job_bounds.gpu_count(each.count_min, each.count_max, policy)
+        or job_bounds.gpu_count(each.count_min * job.nodes, each.count_max * job.nodes, policy)
+    )
+    refusals = [
+        refusal_of_set(cloud, facts.clouds[cloud].single_node, job.nodes, shares_queue=facts.shares_queue)
+        for cloud in facts.named or facts.clouds
+    ]
+    return wrong or (BoundsVerdict(ReplyCode.BAD_NODES, " ".join(refusals)) if all(refusals) else None)
+
+
+def refusal_of_set(cloud: str, single_node: str, nodes: int, *, shares_queue: bool) -> str:
+    """Say why a cloud rents out no such machines together; "" where it may, or where one is all that is asked for.
+
+    Clouds whose machines stay alone rent each of them out by an offer of its own, which nobody else can have.
+    """
+    if nodes == 1 or not single_node:
+        return ""
+    if shares_queue:
+        return f"{cloud} can't rent {plural(nodes, 'machine')} of one offer: each of its offers is one machine."
+    return f"{cloud} can't rent {plural(nodes, 'machine')} as one set: {single_node}."
+
+
 class Gpu(DocumentPart):
     """Which GPUs would do: any of the names, so many of them, with so much memory each."""
 
@@ -115,6 +155,9 @@ def _machine(resources: Resources) -> Iterator[tuple[str, str, str]]:
 
 
 GPUS = JobFacet(
+    fields=GpuFields,
+    are_facts=True,
+    check=_check,
     words=(
         Word("gpu", "GPU[,GPU]", "Which GPUs would do.", "gpu=4090", read_gpus),
         Word("count", "N or N-M", "How many GPUs.", "count=2", read_count, ("gpus",)),

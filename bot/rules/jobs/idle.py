@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final
 
 from bot.rules.jobs.facet import Detail, Fields, JobFacet, Key, NumberOrText, Word
-from bot.rules.jobs.job import JobRequest
 from bot.rules.values.bad_word import BadWord, show
 from bot.rules.values.phrases import hours
 
 #: Check-ins come every minute, so a shorter time would end machines by accident.
 LEAST_S: Final = 300
 MOST_S: Final = 86_400
+
+
+@dataclass(frozen=True, kw_only=True)
+class IdleFields:
+    """For how long its machine may idle before it ends, even while its command runs."""
+
+    #: Seconds; None: nobody wrote that.
+    idle_s: int | None = None
 
 
 def read_idle(text: str, _policy: object) -> Fields:
@@ -26,12 +34,14 @@ def read_idle(text: str, _policy: object) -> Fields:
     return {"idle_s": seconds}
 
 
-def _details(job: JobRequest) -> Iterator[Detail]:
+def _details(job: IdleFields) -> Iterator[Detail]:
     if job.idle_s:
         yield Detail("ends when idle for", hours(Decimal(job.idle_s) / 3600))
 
 
 IDLE = JobFacet(
+    fields=IdleFields,
+    are_facts=True,
     words=(Word("idle", "TIME", "End when idle for this long, even while a command runs.", "idle=30m", read_idle),),
     keys=(
         Key(

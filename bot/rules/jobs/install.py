@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from bot.rules.jobs.facet import Detail, Fields, JobFacet, Key, Text, Word
-from bot.rules.jobs.job import JobRequest
 from bot.rules.policy.policy import Policy
 from bot.rules.stacks.stack import STACKS
 from bot.rules.values.bad_word import BadWord, near, show
+
+
+@dataclass(frozen=True, kw_only=True)
+class InstallFields:
+    """Which software stack is installed before the command starts."""
+
+    #: As `bot.rules.stacks` names it.
+    install: str | None = None
 
 
 def read_install(text: str, _policy: Policy) -> Fields:
@@ -20,12 +28,13 @@ def read_install(text: str, _policy: Policy) -> Fields:
     return {"install": name}
 
 
-def _details(job: JobRequest) -> Iterator[Detail]:
+def _details(job: InstallFields) -> Iterator[Detail]:
     if job.install:
         yield Detail("installs", job.install)
 
 
 INSTALL = JobFacet(
+    fields=InstallFields,
     words=(
         Word("install", "NAME", "The Python packages to install first.", "install=train", read_install, ("software",)),
     ),

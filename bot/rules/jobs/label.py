@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated
 
 from pydantic import Field
 
-from bot.rules.jobs.facet import Fields, JobFacet, Key, Text, Word
+from bot.rules.jobs.facet import Fields, JobFacet, JobFacts, Key, Text, Word
 from bot.rules.jobs.words import as_is
 from bot.rules.policy import job_bounds
+from bot.rules.policy.job_bounds import BoundsVerdict
 from bot.rules.policy.policy import Policy
 from bot.rules.values.bad_word import BadWord
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelFields:
+    """Why it is needed, and for what it counts."""
+
+    reason: str = ""
+    #: The project that it counts for; None is the policy's own.
+    label: str | None = None
 
 
 def _read_reason(text: str, policy: Policy) -> Fields:
@@ -20,7 +31,14 @@ def _read_reason(text: str, policy: Policy) -> Fields:
     return {"reason": text}
 
 
+def _check(job: LabelFields, facts: JobFacts) -> BoundsVerdict | None:
+    return job_bounds.reason(job.reason, facts.policy)
+
+
 LABEL = JobFacet(
+    fields=LabelFields,
+    are_facts=True,
+    check=_check,
     words=(
         as_is(
             "label",

@@ -4,21 +4,32 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
 from typing import Annotated
 
 from pydantic import Field, StrictBool
 
-from bot.rules.jobs.facet import Detail, Fields, JobFacet, Key, NumberOrText, Text, Word, sets
-from bot.rules.jobs.job import JobRequest, SpotPolicy
+from bot.rules.jobs.facet import Detail, Fields, JobFacet, JobFacts, Key, NumberOrText, Text, Word, sets
 from bot.rules.jobs.words import dollars, dollars_per_hour, yes_or_no
 from bot.rules.policy import job_bounds
+from bot.rules.policy.job_bounds import BoundsVerdict
 from bot.rules.policy.policy import Policy
 from bot.rules.values.bad_word import BadWord, near, show
 from bot.rules.values.phrases import rate, usd
+from bot.rules.values.reply_code import ReplyCode
 from providers import cloud_names
 from providers.cloud_names import machines_of
+
+
+class SpotPolicy(StrEnum):
+    """Whether an offer may be interrupted."""
+
+    NO = "no"
+    YES = "yes"
+    ANY = "any"
+
 
 _ALIASES: Mapping[str, str] = {
     "vast.ai": "vast",
@@ -37,6 +48,30 @@ LARGEST_DISK_GB = 100_000
 REGION = r"[\w .-]{1,40}"
 #: Clouds and regions that the card names.
 _MOST_NAMED = 6
+
+
+@dataclass(frozen=True, kw_only=True)
+class LimitFields:
+    """What an offer must have."""
+
+    disk_gb: int = 50
+    #: Clouds; empty means all.
+    candidates: tuple[str, ...] = ()
+    #: A cloud is used only where those before it have no offer that fits; otherwise the cheapest of them is used.
+    clouds_in_order: bool = False
+    regions: tuple[str, ...] = ()
+    spot: SpotPolicy = SpotPolicy.NO
+    max_price_usd_h: Decimal | None = None
+    budget_cap_usd: Decimal | None = None
+    min_reliability: Decimal | None = None
+    #: GB of all GPUs of an offer together.
+    memory_gb_total_min: Decimal | None = None
+    verified_only: bool = False
+    min_cuda: Decimal | None = None
+    min_capability: Decimal | None = None
+    #: Seconds for which the cloud must expect the offer to stay available.
+    min_available_s: int | None = None
+    offer_id: str | None = None
 
 
 def cloud_words() -> dict[str, str]:
@@ -139,7 +174,28 @@ class CandidatesOrder(StrEnum):
     CHEAPEST = "cheapest"
 
 
-def _details(job: JobRequest) -> Iterator[Detail]:
+def cloud_of_offer(offer_id: str | None) -> str:
+    """Return the cloud of the one offer that is asked for by its id; empty where none is."""
+    return (offer_id or "").partition(":")[0]
+
+
+def _check(job: LimitFields, facts: JobFacts) -> BoundsVerdict | None:
+    unknown = [name for name in job.candidates if name not in facts.clouds]
+    if job.candidates and len(unknown) == len(job.candidates):
+        said = f"None of {', '.join(unknown)} is set up here. Use {', '.join(facts.clouds)}."
+        return BoundsVerdict(ReplyCode.UNKNOWN_CLOUD, said)
+    for amount_usd in (job.budget_cap_usd, job.max_price_usd_h):
+        if amount_usd is not None and (wrong := job_bounds.money(amount_usd)):
+            return wrong
+    if job.min_reliability is not None and (wrong := job_bounds.reliability(job.min_reliability)):
+        return wrong
+    if (cloud := cloud_of_offer(job.offer_id)) and cloud not in (job.candidates or (cloud,)):
+        said = f"{job.offer_id} is not at {', '.join(job.candidates)}. Name its own cloud."
+        return BoundsVerdict(ReplyCode.OFFER_ELSEWHERE, said)
+    return None
+
+
+def _details(job: LimitFields) -> Iterator[Detail]:
     yield Detail(f"disk {job.disk_gb} GB")
     yield Detail(_SPOT_TEXT[job.spot])
     if job.budget_cap_usd is not None:
@@ -178,6 +234,9 @@ def _narrowing(
 
 
 LIMITS = JobFacet(
+    fields=LimitFields,
+    are_facts=True,
+    check=_check,
     words=(
         Word(
             "max",

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Annotated
 
 from pydantic import Field
 
-from bot.rules.jobs.facet import Detail, DocumentPart, JobFacet, Key, Text
-from bot.rules.jobs.job import JobRequest
-from bot.rules.values.mounts import MountMode, mounts_of
+from bot.rules.jobs.facet import Detail, DocumentPart, JobFacet, JobFacts, Key, Text
+from bot.rules.policy.job_bounds import BoundsVerdict
+from bot.rules.values.mounts import MountMode, mounts_of, run_without_agent
+from bot.rules.values.reply_code import ReplyCode
+
+
+@dataclass(frozen=True, kw_only=True)
+class MountFields:
+    """Which files its machine gets."""
+
+    #: Each as `bot.rules.values.mounts` writes it: `COPY /data s3://bucket/data`.
+    mounts: tuple[str, ...] = ()
 
 
 class FileMount(DocumentPart):
@@ -25,12 +35,31 @@ class FileMount(DocumentPart):
     )
 
 
-def _details(job: JobRequest) -> Iterator[Detail]:
+def _check(job: MountFields, facts: JobFacts) -> BoundsVerdict | None:
+    """Say that no machine of the job's clouds could get its files."""
+    mounts, clouds = mounts_of(job.mounts), {name: facts.clouds[name] for name in facts.named or facts.clouds}
+    mounted = next((mount for mount in mounts if mount.needs_fuse), None)
+    if mounted is not None and not any(able.fuse for able in clouds.values()):
+        said = (
+            f"{mounted.mode} needs FUSE, which no machine at {', '.join(clouds)} has. For {mounted.path}, write "
+            "mode: COPY. To keep what the job writes, set checkpoint=."
+        )
+        return BoundsVerdict(ReplyCode.BAD_MOUNT, said)
+    by_itself = run_without_agent(mounts) and any(able.batch for able in clouds.values())
+    if mounts and not facts.agent_reaches and not by_itself:
+        said = "file_mounts needs GPU Shopper's agent, and no machine can run it until GPU_SHOPPER_NODE_URL is set."
+        return BoundsVerdict(ReplyCode.BAD_MOUNT, said)
+    return None
+
+
+def _details(job: MountFields) -> Iterator[Detail]:
     if job.mounts:
         yield Detail("files", ", ".join(mount.shown for mount in mounts_of(job.mounts)))
 
 
 MOUNTS = JobFacet(
+    fields=MountFields,
+    check=_check,
     keys=(
         Key(
             "file_mounts",

@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Annotated
 
 from pydantic import Field
 
 from bot.rules.access.scopes import BadHolder, known_person
 from bot.rules.jobs.facet import Detail, Fields, JobFacet, Key, Text, Word
-from bot.rules.jobs.job import JobRequest
 from bot.rules.policy import job_bounds
 from bot.rules.policy.policy import Policy
 from bot.rules.values.bad_word import BadWord
 from bot.rules.values.private_keys import LONGEST_KEY
 from bot.rules.values.secret_names import names_problem
+
+
+@dataclass(frozen=True, kw_only=True)
+class PeopleFields:
+    """What a person asks for. It becomes rows, so no copy of a job brings it along (`ledger.queries.people`)."""
+
+    #: The one SSH key for this machine; None takes the requester's registered one.
+    public_key: str | None = None
+    #: References of the people with whom the machine is shared.
+    share: tuple[str, ...] = ()
+    #: Names of the requester's secrets that the job gets as variables. Their values are never part of a job.
+    secrets: tuple[str, ...] = ()
 
 
 def _read_secrets(text: str, _policy: Policy) -> Fields:
@@ -40,12 +52,13 @@ def _read_share(text: str, policy: Policy) -> Fields:
     return {"share": tuple(people)}
 
 
-def _details(job: JobRequest) -> Iterator[Detail]:
+def _details(job: PeopleFields) -> Iterator[Detail]:
     if job.secrets:
         yield Detail("secrets", ", ".join(job.secrets))
 
 
 PEOPLE = JobFacet(
+    fields=PeopleFields,
     words=(
         Word(
             "secrets",

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Annotated
 
 from pydantic import Field
 
 from bot.rules.jobs.facet import Detail, Fields, JobFacet, Key, NumberOrText, Word
-from bot.rules.jobs.job import JobRequest
 from bot.rules.policy import job_bounds
 from bot.rules.policy.policy import Policy
 from bot.rules.values.bad_word import BadWord
 from ledger.kernel.ports import Port
+
+
+@dataclass(frozen=True, kw_only=True)
+class PortFields:
+    """Which ports are reached from outside."""
+
+    #: As `ledger.kernel.ports` writes them: `8888/http`.
+    ports: tuple[str, ...] = ()
 
 
 def _read_ports(text: str, _policy: Policy) -> Fields:
@@ -26,12 +34,13 @@ def _read_ports(text: str, _policy: Policy) -> Fields:
     return {"ports": tuple(map(str, ports))}
 
 
-def _details(job: JobRequest) -> Iterator[Detail]:
+def _details(job: PortFields) -> Iterator[Detail]:
     if job.ports:
         yield Detail("ports", ", ".join(job.ports))
 
 
 PORTS = JobFacet(
+    fields=PortFields,
     words=(
         Word("ports", "PORT[,PORT]", "Ports to reach besides SSH.", "ports=8888/http,6006", _read_ports, ("port",)),
     ),

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from bot.rules.jobs.facet import Fields, JobFacet, Key, Text, Word, sets
+from bot.rules.jobs.facet import Fields, JobFacet, JobFacts, Key, Text, Word, sets
 from bot.rules.jobs.gpus import read_gpus
 from bot.rules.jobs.limits import read_disk
+from bot.rules.policy.job_bounds import BoundsVerdict
 from bot.rules.policy.model_profiles import (
     CONFIG_OPTION,
     FOLDER_OPTION,
@@ -20,6 +22,15 @@ from bot.rules.policy.model_profiles import (
 )
 from bot.rules.policy.policy import Policy
 from bot.rules.values.bad_word import BadWord, near, show
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProfileFields:
+    """The model's profile of the policy, and what `run` gives to --config and --run-dir."""
+
+    profile: str | None = None
+    config: str | None = None
+    run_dir: str | None = None
 
 
 def _read_profile(text: str, policy: Policy) -> Fields:
@@ -107,6 +118,23 @@ def _each_with_folder(name: str | None, queue: tuple[str, ...], policy: Policy) 
     return tuple(commands)
 
 
+def _check(job: ProfileFields, facts: JobFacts) -> BoundsVerdict | None:
+    """Refuse a job whose command has a config that its profile doesn't allow now."""
+    profiles = facts.policy.instance_profiles
+    name = profile_of(job.profile, facts.model, profiles)
+    if name is None:
+        return None
+    if name not in profiles:
+        known = ", ".join(profiles) or "none"
+        return BoundsVerdict(NotInProfile.code, f"There is no profile {name[:40]}. There are {known}.")
+    try:
+        for command in facts.commands:
+            check_configs(name, profiles[name], values_of(CONFIG_OPTION, command))
+    except NotInProfile as error:
+        return BoundsVerdict(error.code, str(error))
+    return None
+
+
 def _read_preset(text: str, policy: Policy) -> Fields:
     """Read the name of a job that the policy names."""
     if text not in policy.presets:
@@ -116,6 +144,8 @@ def _read_preset(text: str, policy: Policy) -> Fields:
 
 
 PROFILE = JobFacet(
+    fields=ProfileFields,
+    check=_check,
     words=(
         Word("preset", "NAME", "A job of the policy; other words replace its own.", "preset=nightly", _read_preset),
         Word("profile", "NAME", "A model's GPUs, disk and allowed configs.", "profile=moe", _read_profile),

@@ -8,12 +8,13 @@ import math
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
 from pydantic import Field
 
-from bot.rules.jobs.facet import Detail, DocumentPart, Fields, JobFacet, Key, NumberOrText, Text, Word, plain
-from bot.rules.jobs.job import JobRequest
+from bot.rules.jobs.facet import Detail, DocumentPart, Fields, JobFacet, JobFacts, Key, NumberOrText, Text, Word, plain
+from bot.rules.policy.job_bounds import BoundsVerdict
 from bot.rules.values.bad_word import BadWord, show
 from bot.rules.values.phrases import plural
 from bot.wire.queue import MOST_COMMANDS
@@ -22,6 +23,13 @@ from bot.wire.queue import MOST_COMMANDS
 MOST_CHARACTERS: Final = 1000
 MOST_IN_ALL: Final = 64_000
 _PLACE = re.compile(r"\{([A-Za-z_]\w{0,39})\}", re.ASCII)
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueueFields:
+    """Commands that run instead of `run`, one on each GPU."""
+
+    queue: tuple[str, ...] = ()
 
 
 def _read_queue(text: str, _policy: object) -> Fields:
@@ -114,12 +122,18 @@ def _write(value: QueueMatrix | list[str] | str) -> Iterator[tuple[str, str, str
         yield "queue", "queue", json.dumps(commands_in(value) if isinstance(value, str) else value)
 
 
-def _details(job: JobRequest) -> Iterator[Detail]:
+def _check(job: QueueFields, facts: JobFacts) -> BoundsVerdict | None:
+    return facts.without_agent("queue=") if job.queue else None
+
+
+def _details(job: QueueFields) -> Iterator[Detail]:
     if job.queue:
         yield Detail("queue", plural(len(job.queue), "command"))
 
 
 QUEUE = JobFacet(
+    fields=QueueFields,
+    check=_check,
     words=(
         Word(
             "queue",

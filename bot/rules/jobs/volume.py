@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from bot.rules.jobs.facet import Fields, JobFacet, Key, Text, Word
 from bot.rules.policy import volume_checks
 from bot.rules.policy.policy import Policy
 from bot.rules.values.bad_word import BadWord
+
+
+@dataclass(frozen=True, kw_only=True)
+class VolumeFields:
+    """Which network volume its machine gets."""
+
+    #: The name that its owner gave it, and the session that it belongs to.
+    volume: str | None = None
+    volume_session: str | None = None
 
 
 def _read_name(text: str, _policy: Policy) -> Fields:
@@ -17,6 +28,8 @@ def _read_name(text: str, _policy: Policy) -> Fields:
 
 
 VOLUME = JobFacet(
+    fields=VolumeFields,
+    are_facts=True,
     words=(Word("volume", "NAME", "Your network volume to mount.", "volume=data", _read_name),),
     keys=(
         Key(

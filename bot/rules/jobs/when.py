@@ -2,12 +2,36 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+from decimal import Decimal
+
 from pydantic import StrictBool
 
-from bot.rules.jobs.facet import Fields, JobFacet, Key, NumberOrText, Text, Word, sets
+from bot.rules.jobs.facet import Fields, JobFacet, JobFacts, Key, NumberOrText, Text, Word, sets
 from bot.rules.jobs.moments import read_moment
 from bot.rules.jobs.words import dollars_per_hour, hours_of, yes_or_no
+from bot.rules.policy.job_bounds import BoundsVerdict
 from bot.rules.policy.policy import Policy
+from bot.rules.pricing import hours_cap
+
+
+@dataclass(frozen=True)
+class WhenFields:
+    """For how long, and from when on."""
+
+    hours: Decimal
+    #: Those that a session has already, where this asks for more of them.
+    already_hours: Decimal = field(default=Decimal(0), kw_only=True)
+    #: Nothing that fits is no end: the request waits for such an offer.
+    wait: bool = field(default=False, kw_only=True)
+    #: From when on, and until when, it looks for offers; as they were written, such as `20:00`.
+    start_at: str | None = field(default=None, kw_only=True)
+    wait_until: str | None = field(default=None, kw_only=True)
+
+    @property
+    def may_wait(self) -> bool:
+        """Whether the request waits for an offer, or for its start."""
+        return self.wait or self.start_at is not None
 
 
 def read_hours(text: str, policy: Policy) -> Fields:
@@ -25,7 +49,15 @@ def _read_retry(text: str, _policy: Policy) -> Fields:
     return {"wait": True} if yes_or_no(text, "retry") else {}
 
 
+def _check(job: WhenFields, facts: JobFacts) -> BoundsVerdict | None:
+    verdict = hours_cap.check(job.hours, Decimal(0), facts.policy)
+    return None if verdict.allowed else BoundsVerdict(verdict.code, verdict.sentence)
+
+
 WHEN = JobFacet(
+    fields=WhenFields,
+    are_facts=True,
+    check=_check,
     words=(
         Word("hours", "TIME", "For how long.", "hours=3", read_hours, ("time", "duration")),
         Word(

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Annotated
 
 from pydantic import Field, StrictBool
 
 from bot.rules.jobs.facet import Detail, Fields, JobFacet, Key, NumberOrText, Text, Word, plain
-from bot.rules.jobs.job import JobRequest
 from bot.rules.jobs.words import as_is, whole
 from bot.rules.jobs.work_words import WORK_KEYS, read
 from bot.rules.policy.policy import Policy
@@ -18,6 +18,16 @@ from bot.rules.values.bad_word import BadWord, show
 
 #: Words that describe a run and are words of a job as well: they are read twice, once for each.
 SHARED = frozenset(["model", "tokens"])
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkFields:
+    """What a run trains or serves."""
+
+    model: str | None = None
+    tokens: int | None = None
+    #: The words that describe a run, such as `model=7B`; without them only the hours are known.
+    work: tuple[str, ...] = ()
 
 
 def work_word(key: str, value: str, said: tuple[str, ...]) -> tuple[str, ...]:
@@ -36,7 +46,7 @@ def workload(words: tuple[str, ...]) -> Workload:
     return read(dict(word.split("=", 1) for word in words))
 
 
-def workload_of(job: JobRequest) -> Workload | None:
+def workload_of(job: WorkFields) -> Workload | None:
     """Return the run that a job request describes; None when it only says how many hours."""
     return workload(job.work) if job.work else None
 
@@ -63,12 +73,13 @@ def _write(work: Mapping[str, object]) -> Iterator[tuple[str, str, str]]:
         yield f"work.{word}", word, plain(value)
 
 
-def _details(job: JobRequest) -> Iterator[Detail]:
+def _details(job: WorkFields) -> Iterator[Detail]:
     if job.model:
         yield Detail("model", job.model)
 
 
 WORK = JobFacet(
+    fields=WorkFields,
     words=(
         as_is("model", "NAME", "The model, for names and estimates.", "model=7B", "a model", r"[\w./-]{1,60}"),
         Word("tokens", "NUMBER", "How many tokens are trained on.", "tokens=3B", _read_tokens),

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from decimal import Decimal
 from typing import Final
 
-from bot.rules.jobs.job import JobRequest
 from bot.rules.policy.job_bounds import BoundsVerdict
 from bot.rules.policy.policy import Policy
 from bot.rules.values.phrases import plural, usd
 from bot.rules.values.reply_code import ReplyCode
 from ledger.kernel import money
-from ledger.kernel.volume_name import VOLUME
-from providers.capabilities import Capabilities
-from providers.cloud_names import machines_of
-from providers.gpus.constraint import GpuConstraint
 
 #: What the labels of every cloud have room for; it is also a folder on the machines.
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,22}[a-z0-9]")
@@ -34,53 +29,10 @@ def bad_name(name: str) -> BoundsVerdict | None:
     return BoundsVerdict(ReplyCode.BAD_VOLUME, said)
 
 
-def job_of(
-    name: str,
-    size_gb: int,
-    hours: Decimal = USUAL_H,
-    clouds: Collection[str] = (),
-    regions: Collection[str] = (),
-    reason: str = "",
-) -> JobRequest:
-    """Return the job that asks for a volume at one of these clouds, named like their machines; empty for all."""
-    return JobRequest(
-        GpuConstraint(names=(f"{VOLUME}{name.lower()}",)),
-        hours,
-        disk_gb=size_gb,
-        workload="volume",
-        candidates=tuple(clouds),
-        regions=tuple(regions),
-        reason=reason,
-    )
-
-
 def no_volumes(cloud: str, having: Collection[str]) -> str:
     """Say in one sentence that a cloud has no network volumes, and which ones here do."""
     others = f"These have them: {', '.join(having)}." if having else "No cloud that is set up here has them."
     return f"{cloud} has no network volumes. {others}"
-
-
-def check(job: JobRequest, able: Mapping[str, Capabilities]) -> BoundsVerdict | None:
-    """Return the first thing that is wrong with a request for a volume; None for a machine."""
-    if not job.makes_volume:
-        return None
-    if wrong := bad_name(job.makes_volume):
-        return wrong
-    having = [machines_of(name) for name, one in able.items() if one.volume_gb]
-    named = [one for name in job.candidates if (one := able.get(name)) is not None and one.volume_gb]
-    if not named:
-        without = [machines_of(name) for name in job.candidates]
-        unset = [name for name in without if name not in able]
-        said = no_volumes(" and ".join(without) or "This deployment", having)
-        said = f"{' and '.join(unset)}: not set up here. Choose from {', '.join(having)}." if unset and having else said
-        return BoundsVerdict(ReplyCode.NO_VOLUMES, said)
-    where = " or ".join(machines_of(name) for name in job.candidates if name in able and able[name].volume_gb)
-    sizes = [one.volume_gb for one in named if one.volume_gb]
-    least, most = min(low for low, _ in sizes), max(high for _, high in sizes)
-    if not any(low <= job.disk_gb <= high for low, high in sizes):
-        said = f"A volume at {where} can have {least} to {most:,} GB, not {job.disk_gb:,}. Write a size such as 200GB."
-        return BoundsVerdict(ReplyCode.BAD_VOLUME, said)
-    return bad_time(job.hours)
 
 
 def notices_usd(price_usd_h: Decimal, policy: Policy, *, grows: bool) -> Decimal:

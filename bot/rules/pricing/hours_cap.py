@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal
 from enum import StrEnum
 
-from bot.rules.jobs.job import JobRequest
 from bot.rules.policy.policy import Policy
 from bot.rules.values.phrases import hour_limit
 from bot.rules.values.phrases import hours as say_hours
@@ -44,11 +43,6 @@ class DurationVerdict:
     def needs_override(self) -> bool:
         """Whether an override must be approved first."""
         return self.outcome is DurationOutcome.NEEDS_OVERRIDE
-
-
-def counted(job: JobRequest, hours: Decimal) -> Decimal:
-    """Return the hours that the cap counts: none of a network volume, which is meant to stay for weeks."""
-    return _ZERO if job.makes_volume else hours
 
 
 def left(policy: Policy, total_h: Decimal, allowed_h: Decimal = _ZERO) -> Decimal:

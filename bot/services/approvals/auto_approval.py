@@ -12,7 +12,6 @@ from bot.rules.approvals.policy_limits import policy_limits
 from bot.rules.jobs.stored import job_of
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.tiers import ApproverGroup
-from bot.rules.pricing import hours_cap
 from bot.rules.pricing.spend_limits import price_cap, total_cap
 from bot.rules.values.phrases import Verdict, deny
 from bot.rules.values.reply_code import ReplyCode
@@ -72,7 +71,7 @@ async def judge(
     await lock_auto_approval(tx)
     judged = auto_approval(
         policy,
-        Authority(option.worst_usd, option.expected_usd, hours_cap.counted(job, job.hours + hold_hours(option))),
+        Authority(option.worst_usd, option.expected_usd, job.counted(job.hours + hold_hours(option))),
         earlier,
         approved_usd=await approved_since(tx, AUTO_APPROVAL_PREFIX + (f"{program}-" if program else ""), now - PERIOD),
         asked_before=request.quote_version > 0,

@@ -18,10 +18,10 @@ from bot.rules.approvals.approvers import (
 )
 from bot.rules.approvals.auto_approval import AUTO_APPROVAL_PREFIX
 from bot.rules.approvals.decision import SLACK_OFF
+from bot.rules.jobs.job_text import what_is_requested
 from bot.rules.jobs.stored import job_of
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.tiers import ApproverGroup, chain, group_of, next_step
-from bot.rules.values.job_text import what_is_requested
 from bot.rules.values.phrases import plural, usd
 from bot.rules.values.state_text import state_words
 from bot.services.grants import approvers

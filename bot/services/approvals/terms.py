@@ -10,7 +10,6 @@ from bot.rules.approvals.decision import RequestFacts, linked
 from bot.rules.jobs.stored import job_of
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.tiers import ApproverGroup
-from bot.rules.pricing import hours_cap
 from bot.rules.pricing.spend_limits import SetLimit, limit_in_force, price_cap, total_cap
 from bot.services.budgets import enforcement
 from bot.services.grants import amendments, authority
@@ -27,7 +26,7 @@ def total_hours(ask: DecisionSubject, command: Decide, used_h: Decimal) -> Decim
     """Return all hours that a run would have: earlier ones, the approved ones, and a checkpoint hold."""
     time_h = amendments.time_of(ask.request, ask.votes, command.hours)
     total_h = job_of(ask.request.job).already_hours + time_h + used_h + (hold_hours(ask.option) if ask.option else 0)
-    return hours_cap.counted(job_of(ask.request.job), total_h)
+    return job_of(ask.request.job).counted(total_h)
 
 
 def spend_on(ask: DecisionSubject, command: Decide, earlier: EarlierAuthority) -> tuple[Authority, Authority]:
@@ -35,7 +34,7 @@ def spend_on(ask: DecisionSubject, command: Decide, earlier: EarlierAuthority) -
     expected_usd, worst_usd = amounts_of(ask, command)
     is_figure = authority.is_figure(ask.request)
     before = earlier.before(is_figure=is_figure)
-    before = replace(before, hours=hours_cap.counted(job_of(ask.request.job), before.hours))
+    before = replace(before, hours=job_of(ask.request.job).counted(before.hours))
     more = Authority(worst_usd, expected_usd, total_hours(ask, command, Decimal(0)))
     return earlier.spend(more, is_figure=is_figure), before
 

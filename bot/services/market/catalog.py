@@ -10,7 +10,9 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from bot.rules.jobs.job import JobRequest, SpotPolicy
+from bot.rules.jobs.gpus import refusal_of_set
+from bot.rules.jobs.job import JobRequest
+from bot.rules.jobs.limits import SpotPolicy
 from bot.rules.market import node_sets
 from bot.rules.market.disk import disk_gb
 from bot.rules.market.filters import Excluded, least_cuda
@@ -257,7 +259,8 @@ class Catalog:
 
     def _alone(self, cloud: str, job: JobRequest) -> str:
         """Say why a cloud does not rent out so many machines for one job; "" where it may."""
-        return node_sets.refused(cloud, self._providers[cloud].capabilities.single_node, job)
+        single_node = self._providers[cloud].capabilities.single_node
+        return refusal_of_set(cloud, single_node, job.nodes, shares_queue=bool(job.queue))
 
     def _linked(self, answer: CloudAnswer, offers: tuple[Offer, ...], job: JobRequest) -> CloudOffers:
         """Return the offers of so many machines: of a set only those whose machines reach each other."""

@@ -6,12 +6,12 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from bot.rules.jobs.startup_plan import plan_startup, queue_left
 from bot.rules.jobs.stored import checkpoint_of, job_of, job_with_people
 from bot.rules.nodes.checkins import NodeStatus
 from bot.rules.nodes.machine_logs import shown
-from bot.rules.nodes.model_server import SERVE
+from bot.rules.nodes.machine_report import SERVE
 from bot.rules.nodes.set_environment import set_environment
-from bot.rules.nodes.startup_plan import plan_startup, queue_left
 from bot.rules.policy.policy import Policy
 from bot.rules.relocation.resume import beside_name, has_folders, own_place, resume_of, resume_variables
 from bot.rules.values.command_text import cli_command

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from bot.rules.jobs.job import JobRequest, SpotPolicy
+from bot.rules.jobs.job import JobRequest
+from bot.rules.jobs.limits import SpotPolicy
 from bot.rules.jobs.work import workload_of
 from bot.rules.market.alternatives import alternatives
 from bot.rules.market.disk import disk_gb, disk_sentence

@@ -10,7 +10,6 @@ from decimal import Decimal
 from bot.rules.jobs.job import JobRequest
 from bot.rules.jobs.stored import job_of
 from bot.rules.nodes.checkins import NodeStatus
-from bot.rules.nodes.job_state import has_job
 from bot.rules.values.command_text import cli_command
 from bot.services.nodes.checkins import node_status
 from ledger.kernel import money
@@ -36,7 +35,7 @@ def why_not(view: SessionView, providers: Mapping[str, Provider], now: datetime)
     provider = providers.get(row.cloud) if row is not None else None
     if session.nodes > 1:
         return "it has several machines, which stay together until their end"
-    if not has_job(job):
+    if not job.has_command:
         return "it has no `run=`, so nothing could be started on the new machine"
     if provider is None or provider.capabilities.batch:
         return f"{row.cloud if row is not None else 'it'} runs one program to its end, and it can't be paused there"

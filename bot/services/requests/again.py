@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
-from bot.rules.access.sight import Sight, job_in_sight
+from bot.rules.access.sight import Sight
 from bot.rules.approvals.approvers import Deed, is_same, linked
 from bot.rules.checkpoints.verification import place
 from bot.rules.jobs.job import JobRequest
+from bot.rules.jobs.sight import job_in_sight
 from bot.rules.jobs.stored import job_of
 from bot.rules.values.command_text import cli_command
 from bot.rules.values.reply_code import ReplyCode

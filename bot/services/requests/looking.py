@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from bot.rules.jobs.job import JobRequest
+from bot.rules.jobs.job_text import machine
 from bot.rules.market.ranking import Ranked
-from bot.rules.values.job_text import machine
 from bot.rules.values.phrases import cloud_title, usd
 from bot.services.market.catalog import MarketAnswer
 from bot.services.notifications.request_message import show_again

@@ -13,7 +13,9 @@ from typing import Any, Final
 
 from bot.rules.approvals.authority import ApprovalPlan, Authority, plan
 from bot.rules.instances.gpu_check import AVOIDED_FOR, FAILED_DELIVERY
+from bot.rules.jobs import consumer_limits
 from bot.rules.jobs.job import JobRequest
+from bot.rules.jobs.limits import cloud_of_offer
 from bot.rules.jobs.stored import job_of, stored_job
 from bot.rules.market.affordability import cannot_pay
 from bot.rules.market.filters import excluded
@@ -133,7 +135,7 @@ async def _quote(ctx: Context, held: Claim) -> None:
 
 def _bound(job: JobRequest, spent_usd: Decimal) -> JobRequest:
     """Bind a job to the cloud of the offer that it names, and to what earlier attempts left of its limit."""
-    if (at := consumers.cloud_of(job)) and at in (job.candidates or (at,)):
+    if (at := cloud_of_offer(job.offer_id)) and at in (job.candidates or (at,)):
         job = replace(job, candidates=(at,))
     if job.budget_cap_usd is not None:
         # The requester's limit is for all attempts together: what earlier ones cost is not spent again.
@@ -146,8 +148,8 @@ def _too_long(ctx: Context, request: Request, job: JobRequest) -> str:
     limits = consumers.of(ctx.policy.consumers, Actor.from_ref(request.requester))
     try:
         if limits is not None:
-            consumers.narrowed(job, limits, Actor.from_ref(request.requester).id)
-    except consumers.NotAllowed as error:
+            consumer_limits.narrowed(job, limits, Actor.from_ref(request.requester).id)
+    except consumer_limits.NotAllowed as error:
         return str(error)
     capped = hours_cap.check(job.hours, Decimal(0), ctx.policy)
     return "" if capped.allowed else capped.sentence
@@ -254,8 +256,8 @@ async def _planned(
     """
     job, by_people = job_of(request.job), replace(ctx.policy, auto_approve_below_usd=None)
     earlier = (await authority.earlier(tx, request, now)).whole
-    time_h = hours_cap.counted(job, job.hours + max(map(hold_hours, options)))
-    total_h = time_h + hours_cap.counted(job, earlier.hours)
+    time_h = job.counted(job.hours + max(map(hold_hours, options)))
+    total_h = time_h + job.counted(earlier.hours)
     mandates = await approvers.fresh_of_each(tx, ctx.policy, request.requester, job, options, earlier)
     state, plans = hours_used.state_of(override, total_h), list[ApprovalPlan]()
     for option, mandate in zip(options, mandates, strict=True):

@@ -227,7 +227,7 @@ async def _room(
     needed, mandate = await approvers.planned(
         tx, ctx.policy, to.ref, job, whole, view.instance.offer, in_all, is_figure=True
     )
-    above = hours_cap.is_above(ctx.policy, hours_cap.counted(job, in_all.whole.hours))
+    above = hours_cap.is_above(ctx.policy, job.counted(in_all.whole.hours))
     if wrong := rules.approved_for(ctx.policy, to, votes, needed, mandate, above_cap=above):
         return Room(wrong)
     total_usd, rate_usd_h = remaining(ctx, view, now)  # What it cost until now stays with the earlier owner.

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from bot.rules.jobs import job_text
 from bot.rules.jobs.job import JobRequest
 from bot.rules.jobs.stored import job_of
 from bot.rules.market.filters import in_region
 from bot.rules.market.ranking import rank
 from bot.rules.policy import volume_checks
-from bot.rules.values import job_text
 from bot.rules.values.command_text import cli_command
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import authorization

@@ -7,10 +7,10 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Final
 
+from bot.rules.jobs import job_text
 from bot.rules.jobs.stored import job_of
 from bot.rules.policy.policy import Policy
 from bot.rules.pricing import hours_cap
-from bot.rules.values import job_text
 from bot.rules.values.phrases import brief, hour_limit, hours
 from bot.services.grants import amendments
 from bot.slack.blocks.elements import person
@@ -84,7 +84,7 @@ def override_note(view: RequestView, policy: Policy, *, with_time: bool) -> str:
     if over is not None and over.state is RequestState.APPROVED:
         return f":warning: {named} override by {person(over.decided_by or '')}."
     job = job_of(request.job)
-    total_h = hours_cap.counted(job, job.already_hours + amendments.most_hours(request, view.approvals))
+    total_h = job.counted(job.already_hours + amendments.most_hours(request, view.approvals))
     if request.kind is RequestKind.EXTEND and hours_cap.is_above(policy, total_h):
         return f":warning: *{brief(total_h)} in all is above {limit}*: {includes}."
     return ""
@@ -97,6 +97,6 @@ def override_given(view: RequestView, policy: Policy) -> str:
         return f"{named} override by {person(over.decided_by)}."
     if view.request.kind is RequestKind.EXTEND and votes:
         job = job_of(view.request.job)
-        total_h = hours_cap.counted(job, job.already_hours + Decimal(votes[-1].hours or job.hours))
+        total_h = job.counted(job.already_hours + Decimal(votes[-1].hours or job.hours))
         return f"{named} override by {person(votes[-1].approver)}." if hours_cap.is_above(policy, total_h) else ""
     return ""

@@ -9,9 +9,9 @@ from decimal import Decimal
 from typing import Any, Final
 
 from bot.rules.budgets.budget import BudgetLine, said
+from bot.rules.jobs import job_text
 from bot.rules.jobs.stored import job_of
 from bot.rules.sessions.expiration import left
-from bot.rules.values import job_text
 from bot.rules.values.phrases import Verdict, plural, rate
 from bot.services.billing.costs import BriefCosts
 from bot.services.sessions.service import Overview

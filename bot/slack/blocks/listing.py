@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
 
+from bot.rules.jobs import job_text
 from bot.rules.jobs.stored import job_of
 from bot.rules.sessions.expiration import left
-from bot.rules.values import job_text
 from bot.rules.values.phrases import at_rate, plural, rate
 from bot.rules.values.state_text import state_words
 from bot.services.nodes.job_results import job_status_of

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 
-from bot.rules.values.job_text import machine
+from bot.rules.jobs.job_text import machine
 from bot.rules.values.phrases import ANY_REGION, cloud_title, place_name
 from bot.services.market.codec import hold_line, offer_from_json, parts_line
 from bot.slack.blocks.elements import Block, context, safe

@@ -12,10 +12,10 @@ from bot.blockkit import escape, quote_block
 from bot.rules.approvals.approvers import ANYBODY, mentioned_approvers
 from bot.rules.approvals.auto_approval import AUTO_APPROVAL_PREFIX
 from bot.rules.approvals.break_glass import BREAK_GLASS
+from bot.rules.jobs import job_text
 from bot.rules.jobs.stored import job_of
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.tiers import ApproverGroup
-from bot.rules.values import job_text
 from bot.rules.values.phrases import brief, cloud_title, hour_limit, rate, usd
 from bot.services.grants import amendments
 from bot.services.runtime import recovery_mode

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from bot.rules.jobs.stored import job_of
+from bot.rules.jobs.waiting_text import LOOKS, waits_for
 from bot.rules.policy.policy import Policy
 from bot.rules.values.phrases import usd
-from bot.rules.values.waiting_text import LOOKS, waits_for
 from bot.slack.blocks.approvals import APPROVE
 from bot.slack.blocks.elements import Block, actions, button, code, context, dollars, person, safe, section, when
 from ledger.kernel.ids import short_id

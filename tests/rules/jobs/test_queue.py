@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from bot.rules.grammar.parser import GrammarError, parse
+from bot.rules.jobs.checks import check, facts_of
 from bot.rules.jobs.document import JobDocument
 from bot.rules.jobs.job import JobRequest
-from bot.rules.policy.model_profiles import ModelProfile, NotInProfile, check_job
+from bot.rules.policy.model_profiles import ModelProfile
 from bot.rules.policy.policy import Policy
 from bot.services.plans.job_file import BadJob, read_job
 from bot.wire.queue import MOST_COMMANDS
@@ -117,9 +118,11 @@ PROFILED = Policy(instance_profiles={"moe": ModelProfile("4x4090", configs=("sma
 def test_each_command_of_a_queue_has_a_config_that_its_profile_allows() -> None:
     job = read(["t --config small.yaml", "t --config small.yaml --run-dir own"], PROFILED, profile="moe")
     assert job.queue == ("t --config small.yaml --run-dir runs/small-1", "t --config small.yaml --run-dir own")
-    check_job(job, PROFILED.instance_profiles)
-    with pytest.raises(NotInProfile):
-        check_job(replace(job, queue=("t --config large.yaml",)), PROFILED.instance_profiles)
+    assert check(job, facts_of(job, PROFILED, {}, agent_reaches=True)) is None
+    other = replace(job, queue=("t --config large.yaml",))
+    wrong = check(other, facts_of(other, PROFILED, {}, agent_reaches=True))
+    assert wrong is not None
+    assert wrong.code == "bad_config"
     with pytest.raises(BadJob, match=r"Command 2 of the queue: The profile moe doesn't allow the config “large.yaml”"):
         read(["t --config small.yaml", "t --config large.yaml"], PROFILED, profile="moe")
     with pytest.raises(BadJob, match="Each command of a queue has its own --config and --run-dir"):

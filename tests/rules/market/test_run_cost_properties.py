@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.rules.jobs.job import JobRequest, SpotPolicy
+from bot.rules.jobs.job import JobRequest
+from bot.rules.jobs.limits import SpotPolicy
 from bot.rules.jobs.work import workload
 from bot.rules.market.estimate import Estimate, estimate
 from bot.rules.market.parts import COMPONENTS

@@ -6,7 +6,7 @@ from dataclasses import replace
 from decimal import Decimal
 
 from bot.rules.jobs.job import JobRequest
-from bot.rules.nodes.startup_plan import plan_startup, queue_left
+from bot.rules.jobs.startup_plan import plan_startup, queue_left
 from bot.wire.codec import to_json
 from bot.wire.startup_plan import StartupPlan
 from providers.gpus.constraint import GpuConstraint

@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bot.rules.jobs import consumer_limits, network_volume
+from bot.rules.jobs.consumer_limits import NotAllowed
 from bot.rules.jobs.job import JobRequest
-from bot.rules.policy import consumers, volume_checks
-from bot.rules.policy.consumers import ConsumerPolicy, NotAllowed
+from bot.rules.policy import volume_checks
+from bot.rules.policy.consumers import ConsumerPolicy
 from bot.rules.values.reply_code import ReplyCode
 from ledger.kernel.volume_name import volume_of
 from providers.capabilities import Capabilities
@@ -32,7 +34,7 @@ ABLE = {
 def job(
     name: str = "data", size: int = 200, hours: str = "48", clouds: tuple[str, ...] = ("runpod-volumes",)
 ) -> JobRequest:
-    return volume_checks.job_of(name, size, Decimal(hours), clouds)
+    return network_volume.volume_job(name, size, Decimal(hours), clouds)
 
 
 def test_a_job_for_a_volume_says_so_and_a_job_for_a_machine_does_not() -> None:
@@ -45,9 +47,9 @@ def test_a_job_for_a_volume_says_so_and_a_job_for_a_machine_does_not() -> None:
 
 
 def test_what_is_right_passes_and_so_does_what_is_no_volume() -> None:
-    assert volume_checks.check(job(), ABLE) is None
-    assert volume_checks.check(job(size=5, clouds=("runpod-volumes", "lambda-volumes")), ABLE) is None
-    assert volume_checks.check(JobRequest(GpuConstraint(), Decimal(2)), ABLE) is None
+    assert network_volume.check_volume_job(job(), ABLE) is None
+    assert network_volume.check_volume_job(job(size=5, clouds=("runpod-volumes", "lambda-volumes")), ABLE) is None
+    assert network_volume.check_volume_job(JobRequest(GpuConstraint(), Decimal(2)), ABLE) is None
 
 
 @pytest.mark.parametrize(
@@ -65,13 +67,13 @@ def test_what_is_right_passes_and_so_does_what_is_no_volume() -> None:
     ],
 )
 def test_each_mistake_has_its_sentence(asked: JobRequest, code: ReplyCode, said: str) -> None:
-    wrong = volume_checks.check(asked, ABLE)
+    wrong = network_volume.check_volume_job(asked, ABLE)
     assert wrong is not None
     assert (wrong.code, said in wrong.sentence) == (code, True), wrong
 
 
 def test_where_no_cloud_has_any_it_says_so() -> None:
-    wrong = volume_checks.check(job(), {"vast": PLAIN})
+    wrong = network_volume.check_volume_job(job(), {"vast": PLAIN})
     assert wrong is not None
     assert wrong.sentence == "runpod has no network volumes. No cloud that is set up here has them."
 
@@ -79,7 +81,7 @@ def test_where_no_cloud_has_any_it_says_so() -> None:
 @given(st.from_regex(r"[a-z][a-z0-9-]{0,22}[a-z0-9]", fullmatch=True))
 def test_every_name_of_the_form_is_taken(name: str) -> None:
     assert volume_checks.bad_name(name) is None
-    assert volume_checks.job_of(name, 10).makes_volume == name
+    assert network_volume.volume_job(name, 10).makes_volume == name
 
 
 @given(st.text(max_size=30))
@@ -99,6 +101,6 @@ def test_a_time_is_inside_a_year_or_refused(hours: Decimal) -> None:
 
 def test_a_program_rents_volumes_at_its_own_clouds_only() -> None:
     limits = ConsumerPolicy(clouds=("runpod",), gpus=("RTX4090",), max_hours=Decimal(4))
-    assert consumers.narrowed(job(), limits, "atlas") == job()
+    assert consumer_limits.narrowed(job(), limits, "atlas") == job()
     with pytest.raises(NotAllowed):
-        consumers.narrowed(job(clouds=("lambda-volumes",)), limits, "atlas")
+        consumer_limits.narrowed(job(clouds=("lambda-volumes",)), limits, "atlas")

@@ -9,7 +9,7 @@ import pytest
 
 from bot.rules.checkpoints.verification import Newest, StoreLocation
 from bot.rules.jobs.job import JobRequest
-from bot.rules.nodes.startup_plan import plan_startup
+from bot.rules.jobs.startup_plan import plan_startup
 from bot.rules.relocation.asks import MovedFrom, MovedTo, as_source, as_target, idles_on_purpose
 from bot.rules.relocation.resume import Resume, TargetPlace, own_place, resume_of, resume_place
 from bot.rules.relocation.text import progress_line

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from bot.rules.access.sight import Sight
-from bot.rules.jobs.job import JobRequest, SpotPolicy
+from bot.rules.jobs import job_text
+from bot.rules.jobs.job import JobRequest
+from bot.rules.jobs.limits import SpotPolicy
 from bot.rules.jobs.stored import stored_job
 from bot.rules.policy.policy import Policy
-from bot.rules.values import job_text
 from bot.services.nodes.connection import ssh_command
 from bot.slack.blocks import elements, job, progress
 from bot.slack.blocks.progress import request_result

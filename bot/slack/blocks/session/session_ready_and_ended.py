@@ -9,8 +9,8 @@ from urllib.parse import quote
 from bot.rules.billing.end_times import KnownEnd
 from bot.rules.checkpoints.verification import NOTHING_PROTECTS
 from bot.rules.instances.checked_gpus import checked_gpus
+from bot.rules.jobs.job_text import machine
 from bot.rules.jobs.stored import job_of
-from bot.rules.values.job_text import machine
 from bot.rules.values.phrases import hours, rate, unreconciled, unsure_end
 from bot.services.nodes.connection import known_hosts, ssh_command
 from bot.services.nodes.ports import AskedPort, ports_of

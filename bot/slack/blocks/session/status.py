@@ -8,12 +8,12 @@ from decimal import Decimal
 from bot.rules.access.sight import Sight
 from bot.rules.billing.end_times import KnownEnd
 from bot.rules.instances.checked_gpus import checked_gpus
+from bot.rules.jobs import job_text
 from bot.rules.jobs.stored import job_of
 from bot.rules.nodes.authorized_keys import fingerprint
 from bot.rules.nodes.host_keys import confirmation
 from bot.rules.policy.policy import Policy
 from bot.rules.sessions.expiration import left, termination_policy
-from bot.rules.values import job_text
 from bot.rules.values.phrases import cloud_title, rate, retained_disk, unreconciled
 from bot.services.nodes.connection import api_url, ssh_command
 from bot.services.nodes.host_keys import reported_key

@@ -7,7 +7,7 @@ from decimal import Decimal
 import pytest
 
 from bot.rules.jobs.job import JobRequest
-from bot.rules.values.job_text import days, gpus, machine, title, what_is_requested
+from bot.rules.jobs.job_text import days, gpus, machine, title, what_is_requested
 from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.volume_name import VOLUME
 from providers.gpus.constraint import GpuConstraint

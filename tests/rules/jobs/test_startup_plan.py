@@ -13,7 +13,7 @@ import pytest
 
 from bot.agent.startup.plan import read_plan
 from bot.rules.jobs.job import JobRequest
-from bot.rules.nodes.startup_plan import PACKAGES, plan_startup
+from bot.rules.jobs.startup_plan import PACKAGES, plan_startup
 from bot.wire.codec import to_json
 from bot.wire.startup_plan import LEFT_OUT, StartupPlan
 from providers.gpus.constraint import GpuConstraint

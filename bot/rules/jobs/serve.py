@@ -8,8 +8,8 @@ from bot.rules.jobs.job import JobRequest
 from bot.rules.values.serving import is_serving
 from bot.wire.startup_plan import PlannedServer
 
-#: The step's name, and how long the server may take to its first answer: it downloads the model and loads it.
-SERVE, SERVE_LIMIT_S = "serve", 1800
+#: How long the server may take to its first answer: it downloads the model and loads it.
+SERVE_LIMIT_S = 1800
 #: The stack that has a server.
 STACK = "serve"
 #: A model as the Hugging Face Hub names it.

@@ -9,8 +9,8 @@ import pytest
 
 from bot.agent.startup.plan import read_plan
 from bot.rules.jobs.job import JobRequest
-from bot.rules.nodes.model_server import is_model, model_server
-from bot.rules.nodes.startup_plan import plan_startup
+from bot.rules.jobs.serve import is_model, model_server
+from bot.rules.jobs.startup_plan import plan_startup
 from bot.rules.values.serving import is_serving
 from bot.wire.codec import to_json
 from providers.gpus.constraint import GpuConstraint

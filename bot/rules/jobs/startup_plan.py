@@ -10,7 +10,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from bot.rules.jobs.job import JobRequest
-from bot.rules.nodes.model_server import SERVE, SERVE_LIMIT_S, model_server
+from bot.rules.jobs.serve import SERVE_LIMIT_S, model_server
+from bot.rules.nodes.machine_report import RUN, SERVE
 from bot.rules.nodes.mount_steps import FILES, FILES_LIMIT_S, files_script
 from bot.rules.nodes.resume_steps import (
     CHECKPOINT_STEP,
@@ -154,7 +155,7 @@ def plan_startup(
         command = f"{reads}{into}{_EACH if job.queue else job.run}\n"
         script = in_stack(command) if stack else command
         needs += (FILES,) if mounts else ()
-        run = PlannedStep("run", script, RUN_LIMIT_S, job=True, needs=needs, secrets=job.secrets)
+        run = PlannedStep(RUN, script, RUN_LIMIT_S, job=True, needs=needs, secrets=job.secrets)
         steps.append(replace(run, attempts=job.attempts, retry_codes=job.retry_codes, queue=queue))
     return StartupPlan(f"start-{instance_id}", environment, (*steps, *_serving_steps(job)))
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 
+from bot.rules.jobs import job_text
 from bot.rules.jobs.job import JobRequest
-from bot.rules.values import job_text
 from bot.rules.values.phrases import rate
 
 #: How often the market is checked for a request that waits, after the sentence that says what it waits for.

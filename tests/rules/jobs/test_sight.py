@@ -7,8 +7,10 @@ from decimal import Decimal
 
 import pytest
 
-from bot.rules.access.sight import JOB_FACTS, Sight, job_in_sight
-from bot.rules.jobs.job import JobRequest, SpotPolicy
+from bot.rules.access.sight import Sight
+from bot.rules.jobs.job import JobRequest
+from bot.rules.jobs.limits import SpotPolicy
+from bot.rules.jobs.sight import JOB_FACTS, job_in_sight
 from providers.gpus.constraint import GpuConstraint
 
 #: What runs, where it is saved, and whose secrets it gets. A new field belongs here, or is a fact.

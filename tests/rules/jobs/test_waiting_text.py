@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from decimal import Decimal
 
-from bot.rules.values.waiting_text import waits_for
+from bot.rules.jobs.waiting_text import waits_for
 from providers.gpus.constraint import GpuConstraint
 from tests.rules.builders import NOW, job
 
