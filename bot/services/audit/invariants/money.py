@@ -9,11 +9,12 @@ from decimal import Decimal
 
 from bot.services.audit.invariants.volume_approvals import notices
 from bot.services.audit.invariants.world import Truth, Violation
+from ledger.kernel.end_reason import EndReason
 from ledger.kernel.entry_kind import EntryKind
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.money import CENT
 from ledger.kernel.states import GrantState, InstanceState, is_terminal
-from ledger.models import Instance, LedgerEntry, Session
+from ledger.models import GrantRow, Instance, LedgerEntry, Session
 from ledger.queries.audit import Books
 from providers.cloud_names import volumes_of
 
@@ -72,10 +73,23 @@ def _budgets(books: Books, bill_steps_s: Mapping[str, int]) -> Iterator[Violatio
         mine = [g for g in books.grants if session.id == g.session_id or session.request_id == g.request_id]
         covers = {grant.approval_id for grant in mine}
         cap = sum((approvals[a].total_cap_usd or Decimal(0) for a in covers if a in approvals), Decimal(0))
-        allowed = cap + _late_usd(books, session, own_ends[session.id], bill_steps_s)
+        allowed = cap + _late_usd(books, session, own_ends[session.id], bill_steps_s) + _dear_usd(books, session, mine)
         if spent[session.id] > allowed:
             text = f"${spent[session.id]} was used, ${allowed} was approved"
             yield Violation("budgets never overshoot", session.id, text)
+
+
+def _dear_usd(books: Books, session: Session, grants: Sequence[GrantRow]) -> Decimal:
+    """Return what clouds charged above the approved rate, of instances that ended when their rate was first seen."""
+    caps = {grant.id: grant.price_cap_usd_h for grant in grants}
+    dear_usd = Decimal(0)
+    for row in books.instances:
+        cap_usd_h, seen_at = caps.get(row.grant_id), row.terminate_asked_at
+        is_dear = row.session_id == session.id and row.outcome_code == EndReason.BILLED_ABOVE_CAP
+        if is_dear and cap_usd_h is not None and seen_at is not None and row.billing_from is not None:
+            ran_h = Decimal((seen_at - row.billing_from).total_seconds()) / 3600
+            dear_usd += max(row.price_usd_h - cap_usd_h, Decimal(0)) * ran_h
+    return dear_usd
 
 
 def _signed(entry: LedgerEntry) -> Decimal:

@@ -12,6 +12,7 @@ from enum import StrEnum
 
 from bot.services.audit.invariants import Violation
 from bot.services.audit.invariants.announced import UNCLEAR_FOR
+from bot.services.audit.invariants.graces import COST
 from ledger.kernel.end_reason import EndReason
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.states import InstanceState
@@ -73,7 +74,10 @@ class Restored:
         have the same number now, and so the same label: after a new approval, which is judged by itself. A row of the
         copy may send its create once more only where that of the lost part made nothing. Since the restore, each row
         sends one. What nobody knew in the copy is announced by those who start with it, as late as of a new launch.
+        How a grace of the copy ended is in the lost part, too.
         """
+        if violation.rule == COST:
+            return any(grace.id == violation.subject and grace.ended_at is None for grace in self.copied.graces)
         if violation.rule == "unknown outcomes are announced":
             is_copied = any(row.id == violation.subject for row in self.copied.instances)
             return is_copied and now - self.at <= UNCLEAR_FOR
