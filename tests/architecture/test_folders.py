@@ -14,8 +14,8 @@ FOLDERS = {
     "bot/api": "routes schemas",
     "bot/cli": "access commands demo local pages terminal",
     "bot/rules": (
-        "access approvals audit billing budgets checkpoints grammar instances market migrations nodes plans policy "
-        "pricing reports sessions sizing stacks values viability webhooks"
+        "access approvals audit billing budgets checkpoints grammar instances jobs market migrations nodes plans "
+        "policy pricing reports sessions sizing stacks values viability webhooks"
     ),
     "bot/services": (
         "access approvals audit backups billing budgets checkpoints grants instances market migrations nodes "
