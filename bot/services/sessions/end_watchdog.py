@@ -68,8 +68,7 @@ class Read(NamedTuple):
 class EndWatchdog:
     """Keep the copy, end what is overdue, try writes, page directly. One per process, in a loop of its own.
 
-    `ctx` has its own connections and adapters. `me` names this process among the replicas. `operators` is the channel
-    of the operators, "" where none is set.
+    `ctx` has its own connections and adapters. `me` names this replica. `operators` is their channel, or "".
     """
 
     ctx: Context

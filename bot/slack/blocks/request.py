@@ -133,8 +133,7 @@ def request_message(view: RequestView, policy: Policy, facts: CardFacts | None =
 
 def title(view: RequestView) -> str:
     """Return the headline of a card, unescaped: what is requested or, once approved, what was approved."""
-    request = view.request
-    job = job_of(request.job)
+    request, job = view.request, job_of(view.request.job)
     match request.kind:
         case RequestKind.PROVISION | RequestKind.OVERRIDE_12H | RequestKind.VOLUME:
             return machine_title(view)
@@ -200,8 +199,10 @@ def _terms(view: RequestView, option: Option, facts: CardFacts, short: int = 0) 
     request, one = view.request, line(option)
     time_h = amendments.most_hours(request, view.approvals)
     _, most_usd = card_amounts(view, option, facts.cost_usd)
-    asked = job_of(request.job).gpu
-    which = "" if asked.names == (one.offer.gpu,) and asked.count_min == asked.count_max else f"{safe(one.gpus)} · "
+    job = job_of(request.job)
+    which = (
+        "" if job.gpu.names == (one.offer.gpu,) and job.gpu.count_min == job.gpu.count_max else f"{safe(one.gpus)} · "
+    )
     why = why_shown(view)
     where = place(one.offer, kind=request.kind is not RequestKind.VOLUME)
     lines = [f"{which}{safe(where)}{f' · *{why}*' if why else ''}"]
@@ -209,7 +210,7 @@ def _terms(view: RequestView, option: Option, facts: CardFacts, short: int = 0) 
     lines.append(f"{rate(one.price_usd_h)} · *{about}*{extra} · never more than {dollars(most_usd)}")
     if request.kind in RENTS:
         boot_s = facts.boot_s if short < 2 else None
-        lines.append(how_it_ends(job_of(request.job), option, time_h if short < 3 else None, boot_s))
+        lines.append(how_it_ends(job, option, time_h if short < 3 else None, boot_s))
     elif request.kind is RequestKind.EXTEND:
         lines += [*extended_to(view, facts.extends), "Until it's approved, the current end stays."]
     return [*lines, *filter(None, ["" if short else most_reliable(view, option)])]
