@@ -195,7 +195,7 @@ async def recover(deps: Deps, _who: Admin) -> RecoveredOut:
     return RecoveredOut(
         clouds=[LookedOut.of(look, cloud=name) for name, look in zip(ctx.providers, looks, strict=True)],
         waiting=[OrphanOut.model_validate(row) for row in rows],
-        held=recovery_mode.recovery_notice(waits.unknown, is_older=waits.older_since is not None),
+        paused=recovery_mode.recovery_notice(waits.unknown, is_older=waits.older_since is not None),
         older=older.sentences if older is not None else [],
     )
 
