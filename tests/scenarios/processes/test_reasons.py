@@ -295,7 +295,7 @@ async def test_an_end_by_somebodys_word_is_at_once(
             assert "<@U0BOB>" in told
         await s.confirmed()
         assert (await s.session()).end_code == code
-        counted = "ended on request" if code == "extension_requested" else code
+        counted = "ended on request" if code == "asked" else code
         await told_in_the_end(s, slack, counted, why)
 
 
