@@ -28,7 +28,7 @@ RETIRED = {
     r"\bvanish(ed|es)?\b|\blacking\b": "lost",
     r"\bdrift(s|ed|ing)?\b": "overspend, lost, unknown outcome",
     r"\bdear(er|est)?\b": "expensive",
-    r"\bsweeps?\b": "reconcile, true-up",
+    r"\bsweeps?\b|\blook(s|ed)?\b": "reconcile, true-up, listing",
     r"\bplacing\b": "failover, launch",
     r"\bunclear\b": "unknown outcome",
     r"\bgat(e|es|ing)\b": "checkpoint check",

@@ -159,7 +159,7 @@ class AdoptIn(In):
     )
 
 
-class LookedOut(Out):
+class ListingOut(Out):
     """The result of listing the instances at one cloud."""
 
     cloud: Cloud
@@ -178,7 +178,7 @@ class AcceptIn(In):
 class RecoveredOut(Out):
     """The instances that the clouds list and the ledger does not know; each waits for an operator."""
 
-    clouds: list[LookedOut] = Field(description="The result of each cloud.")
+    clouds: list[ListingOut] = Field(description="The result of each cloud.")
     waiting: list[OrphanOut] = Field(description="The quarantined orphans.")
     older: list[str] = Field(
         default=[], description="How old the ledger is, and each difference from its records; empty where it is none."
