@@ -60,7 +60,7 @@ def request_summary(ctx: Context, request: Request, session_state: SessionState 
     """Return a request as a list shows it, with the names of its people and the state of its session."""
     return RequestSummary.of(
         request,
-        asked=what_is_requested(request.kind, job_of(request.job), request.parent_id, ctx.policy.max_hours),
+        requested=what_is_requested(request.kind, job_of(request.job), request.parent_id, ctx.policy.max_hours),
         session_state=session_state,
         requester_name=ctx.names.of(ctx.policy, request.requester),
         decided_by_name=ctx.names.of(ctx.policy, request.decided_by),
@@ -93,7 +93,7 @@ def request_out(ctx: Context, view: RequestView, mandate: ApproverGroup, sight: 
         override_state=view.override.state if view.override else None,
         max_hours_without_override=ctx.policy.max_hours,
         session_id=view.session.id if view.session else None,
-        held=recovery_mode.of_request(view),
+        paused=recovery_mode.of_request(view),
         hint=hint,
     )
 
@@ -126,7 +126,7 @@ def _option(option: Option) -> OptionOut:
         spot=offer.spot,
         parts=parts_line(option),
         outlook=outlook_of(option),
-        hold=hold_line(option),
+        checkpoint_hold=hold_line(option),
     )
 
 
@@ -198,7 +198,7 @@ def session_out(
         ]
         if shows_ssh
         else [],
-        held=recovery_mode.of_session(view),
+        paused=recovery_mode.of_session(view),
         node_api=_node_api(row, view.node) if shows_ssh and row is not None else None,
     )
 
@@ -214,7 +214,7 @@ def _terms(ctx: Context, view: SessionView) -> Terms:
         price_cap_usd_h=view.grant.price_cap_usd_h * view.session.nodes if view.grant else None,
         total_cap_usd=view.cap_usd if view.grant else None,
         replacements_left=view.session.replacements_left,
-        ends_when_silent=ctx.policy.end_when_unresponsive,
+        ends_when_unresponsive=ctx.policy.end_when_unresponsive,
         ends_when_idle=ctx.policy.end_when_idle,
     )
 

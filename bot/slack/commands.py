@@ -103,7 +103,7 @@ async def submit(handler: HandlerContext, job: HandlerJob, wanted: JobRequest, a
 def _nobody_decides_here(handler: HandlerContext) -> Reply:
     return Reply(
         False,
-        ReplyCode.NOBODY_DECIDES_HERE,
+        ReplyCode.NO_APPROVER_HERE,
         "No approver can see this conversation, so nothing was requested. Use a channel: "
         f"{handler.settings.command} works in each. An operator may also set GPU_SHOPPER_APPROVALS_CHANNEL.",
     )

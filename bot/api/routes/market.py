@@ -218,7 +218,7 @@ def _profile(name: str) -> ProfileOut:
     return ProfileOut(
         cloud=name,
         kind=found.front.kind.value,
-        ends_the_meter=found.front.meter_stop_verb.value,
+        stops_billing=found.front.meter_stop_verb.value,
         spot=found.front.spot_available,
         text=(model.FOLDER / f"{name}.md").read_text(encoding="utf-8"),
     )

@@ -21,7 +21,7 @@ from bot.api.schemas.operators import (
     EventOut,
     GoneIn,
     InstanceOut,
-    LookedOut,
+    ListingOut,
     OrphanOut,
     PreflightOut,
     RecoveredOut,
@@ -194,9 +194,9 @@ async def recover(deps: Deps, _who: Admin) -> RecoveredOut:
         rows = [row for row in await every_orphan(tx) if row.state is OrphanState.QUARANTINED]
         waits = await recovery(tx)
     return RecoveredOut(
-        clouds=[LookedOut.of(look, cloud=name) for name, look in zip(ctx.providers, looks, strict=True)],
+        clouds=[ListingOut.of(look, cloud=name) for name, look in zip(ctx.providers, looks, strict=True)],
         waiting=[OrphanOut.model_validate(row) for row in rows],
-        held=recovery_mode.recovery_notice(waits.unknown, is_older=waits.older_since is not None),
+        paused=recovery_mode.recovery_notice(waits.unknown, is_older=waits.older_since is not None),
         older=older.sentences if older is not None else [],
     )
 

@@ -105,6 +105,6 @@ class ProfileOut(Out):
 
     cloud: Cloud
     kind: Kind
-    ends_the_meter: str = Field(description="Which action stops the billing at this cloud.")
+    stops_billing: str = Field(description="Which action stops the billing at this cloud.")
     spot: bool = Field(description="Whether the cloud sells interruptible (spot) machines.")
     text: str = Field(description="The whole profile, in Markdown.")

@@ -107,7 +107,7 @@ def _judged(
     elif ask.request.kind in ABOUT_SESSION and (
         ask.session is None or (ask.session.state not in extension.EXTENDABLE and not ask.held)
     ):
-        refusal = deny(ReplyCode.SESSION_OVER, "The session is ending or has ended, so it can't be extended.")
+        refusal = deny(ReplyCode.SESSION_ENDED, "The session is ending or has ended, so it can't be extended.")
     return judged if refusal is None else replace(judged, verdict=refusal)
 
 

@@ -128,7 +128,7 @@ async def _refusal(ctx: Context, tx: Tx, view: SessionView, command: Migrate, no
         return refuse(ReplyCode.NOT_RUNNING, f"Session {session.short_id} is {state_words(session.state)}.")
     if (moving := await open_migration_of(tx, session.id)) is not None:
         sentence = f"Session {session.short_id} is being moved already ({short_id(moving.request_id)})."
-        return refuse(ReplyCode.ALREADY_ASKED, sentence)
+        return refuse(ReplyCode.ALREADY_REQUESTED, sentence)
     if (why := why_not(view, ctx.providers, now)) is not None:
         return _cannot(session, why)
     if command.to not in ("", CHEAPER) and command.to.partition(":")[0] not in ctx.clouds:

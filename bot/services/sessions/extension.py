@@ -53,7 +53,7 @@ EXTENDABLE = frozenset({SessionState.PROVISIONING, SessionState.RUNNING, Session
 
 
 async def extend(ctx: Context, command: Extend) -> Reply:
-    """Extend a session. Codes of success: `kept` (inside what was approved), `asked` (an approver decides)."""
+    """Extend a session. Codes of success: `kept_running` (as approved), `extension_requested` (else)."""
     if not_them := await eligibility.refused(ctx, command.decider, Deed.EXTEND):
         return refuse(not_them.code, not_them.sentence)
     now = ctx.clock.now()
@@ -159,7 +159,7 @@ async def _keep(tx: Tx, session: Session, command: Extend, deadline: datetime, n
 
 def _kept(session: Session, said: str, end: datetime | None) -> Reply:
     at = f"at {end:%Y-%m-%d %H:%M} UTC" if end else "later"
-    return Reply(True, ReplyCode.KEPT, f"Session {session.short_id} now ends {at}: {said}", {"ends_at": end})
+    return Reply(True, ReplyCode.KEPT_RUNNING, f"Session {session.short_id} now ends {at}: {said}", {"ends_at": end})
 
 
 async def _volume_ends(tx: Tx, job: JobRequest, session: Session, hours: Decimal) -> Reply | None:
@@ -194,7 +194,7 @@ async def _not_asked(
     waiting = await waiting_extensions(tx, session.request_id)
     if waiting:
         sentence = f"You already asked for more time ({short_id(waiting[0].id)})."
-        return refuse(ReplyCode.ALREADY_ASKED, sentence, {"request_id": waiting[0].id})
+        return refuse(ReplyCode.ALREADY_REQUESTED, sentence, {"request_id": waiting[0].id})
     return await _volume_ends(tx, job_of(parent.job), session, command.hours)
 
 
@@ -274,7 +274,7 @@ async def _longer(ctx: Context, tx: Tx, session: Session, row: Instance, hours: 
 def _asked(request: Request, end: datetime | None) -> Reply:
     more, ends = say_hours(job_of(request.job).hours), f" {end:%Y-%m-%d %H:%M} UTC" if end else ""
     sentence = f"Asked for {more} more ({short_id(request.id)}). Until it's approved, the session still ends{ends}."
-    return Reply(True, ReplyCode.ASKED, sentence, {"request_id": request.id})
+    return Reply(True, ReplyCode.EXTENSION_REQUESTED, sentence, {"request_id": request.id})
 
 
 async def grant(ctx: Context, tx: Tx, request: Request, approval: Approval, session: Session, now: datetime) -> None:

@@ -206,7 +206,7 @@ async def keep_running(ctx: Context, command: KeepRunning) -> Reply:
         )
         ends = f" Its approved end is still {session.deadline:%H:%M} UTC." if session.deadline else ""
         sentence = f"Session {session.short_id} keeps running until {until:%H:%M} UTC, even if idle.{ends}"
-        return Reply(True, ReplyCode.KEPT, sentence, data)
+        return Reply(True, ReplyCode.KEPT_RUNNING, sentence, data)
 
     reply = await authorization.acted(ctx, command.session, command.decider, _REFUSED, keep)
     if reply.ok:

@@ -172,7 +172,7 @@ async def _preserve(ctx: Context, command: FinishSession) -> Reply:
             stop = Switch(command.session, command.decider, PowerAction.STOP, keep=True)
             before = await done_before(tx, session.id, {EventKind.SESSION_WORK_OVER}, command.key, now - KEPT)
             already = f"Session {session.short_id} is stopping already."
-            reply = Reply(True, ReplyCode.ORDERED, already, {"session_id": session.id}) if before else None
+            reply = Reply(True, ReplyCode.POWER_ACTION, already, {"session_id": session.id}) if before else None
             reply = reply or await _already_stopped(ctx, tx, session, command)
             reply = reply or await power.order(ctx, tx, session, stop, now)
             if reply.ok and before is None:
@@ -203,7 +203,7 @@ async def _already_stopped(ctx: Context, tx: Tx, session: Session, command: Fini
     if not await authorization.may_act(tx, ctx.policy, session, command.decider):
         return None  # `power.order` refuses it with its own sentence.
     now = "is stopping already" if stopping else "is stopped already"
-    return Reply(True, ReplyCode.ORDERED, f"Session {session.short_id} {now}.", {"session_id": session.id})
+    return Reply(True, ReplyCode.POWER_ACTION, f"Session {session.short_id} {now}.", {"session_id": session.id})
 
 
 async def _end(ctx: Context, command: Terminate | FinishSession, code: EndReason, sentence: str) -> Reply:

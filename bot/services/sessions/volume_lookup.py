@@ -81,7 +81,7 @@ async def taken(ctx: Context, tx: Tx, actor: Actor, job: JobRequest, undecided: 
     name = job.makes_volume
     if (same := next((one for one in undecided if job_of(one.job).makes_volume == name), None)) is not None:
         said = f"You already asked for a volume {name} ({short_id(same.id)})."
-        return refuse(ReplyCode.ALREADY_ASKED, said, {"request_id": same.id})
+        return refuse(ReplyCode.ALREADY_REQUESTED, said, {"request_id": same.id})
     if await is_taken(tx, await authorization.mine(tx, ctx.policy, actor), name):
         more = cli_command(f"volume extend {name} 7d")
         return refuse(ReplyCode.BAD_VOLUME, f"You already have a volume {name}. To keep it for longer: {more}.")

@@ -81,9 +81,9 @@ async def test_a_move_over_rest_comes_once_and_its_cards_say_how_far_it_is(w: Wo
         wrong = await posted(door, atlas, run, {"to": "vast"}, "one")
         assert code_of(wrong) == "idempotency_mismatch"
         another = await posted(door, atlas, run, {"to": ""}, "two")
-        assert code_of(another) == "already_asked"
+        assert code_of(another) == "already_requested"
         request = await door.request(atlas, first.json()["request_id"])
-        assert (request["kind"], request["asked"].startswith("Move to")) == ("migrate", True)
+        assert (request["kind"], request["requested"].startswith("Move to")) == ("migrate", True)
         row = await run.row(SOURCE)
         asked = (await w.view(request["id"])).request
         assert asked.failed_machines == [row.machine_id]
@@ -107,7 +107,7 @@ async def test_a_machine_whose_run_moves_is_neither_restarted_nor_moved_twice(w:
         await run.until(_M.READY)
         restart = Switch(run.request_id, facts(run.owner), PowerAction.RESTART)
         assert (await power.switch(w.ctx, restart)).code == "migrating"
-        await refused(run, "already_asked")
+        await refused(run, "already_requested")
         assert (await run.over()).step is _M.DONE
 
 

@@ -177,7 +177,7 @@ async def test_what_cannot_be_is_refused_before_anything_is_posted(
 async def test_a_name_is_used_once_by_its_owner(w: World) -> None:
     first = await ask(w)
     again = await ask(w)
-    assert (first.ok, again.code) == (True, ReplyCode.ALREADY_ASKED)
+    assert (first.ok, again.code) == (True, ReplyCode.ALREADY_REQUESTED)
     await w.settle()
     await w.decide(str(first.data["request_id"]))
     await w.settle()
