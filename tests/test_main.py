@@ -30,8 +30,8 @@ from ledger.engine.db import Database
 from migrations.run import SchemaError, current, newest
 from providers.registry import REGISTRY
 from providers.sandbox.clock import SandboxTiming
+from providers.sandbox.sandboxes import sandboxes
 from providers.sandbox.server import build_app
-from providers.sandboxes import sandboxes
 from tests.cli.test_commands import LIMIT_S, PROGRAM
 from tests.support.serving import serving
 

@@ -15,7 +15,7 @@ from bot.rules.approvals.break_glass import BREAK_GLASS
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.tiers import ApproverGroup
 from bot.rules.values import job_text
-from bot.rules.values.phrases import brief, cloud_title, hour_limit, rate, usd
+from bot.rules.values.phrases import brief, hour_limit, rate, usd
 from bot.services.grants import amendments
 from bot.services.runtime import recovery_mode
 from bot.slack.blocks import migration, progress
@@ -69,6 +69,7 @@ from ledger.kernel.request_kind import RENTS, RequestKind
 from ledger.kernel.states import RequestState
 from ledger.models import Event, Option, Request
 from ledger.queries.views import RequestView, SessionView
+from providers.cloud_names import cloud_title
 
 CHANGE: Final = "change"
 OFFERS: Final = "offers"

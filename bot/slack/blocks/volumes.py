@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from decimal import Decimal
 
-from bot.rules.values.phrases import cloud_title, rate
+from bot.rules.values.phrases import rate
 from bot.rules.values.state_text import state_words
 from bot.services.sessions.volumes import trouble
 from bot.slack.blocks.elements import Message, clip, code, context, dollars, person, safe, section, when
 from ledger.kernel.job import volume_of
 from ledger.queries.views import SessionView
+from providers.cloud_names import cloud_title
 
 
 def listing(found: Sequence[tuple[SessionView, Decimal]], command: str) -> Message:
