@@ -50,6 +50,10 @@ def without_stage(*arguments: str, folder: Path, **environ: str) -> subprocess.C
     )  # fmt: skip
 
 
+def _package(requirement: str) -> str:
+    return re.split(r"[^\w-]", requirement, maxsplit=1)[0].replace("-", "_")
+
+
 def test_a_contract_names_the_stage() -> None:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     (contract,) = [one for one in settings["tool"]["importlinter"]["contracts"] if one["id"] == "stage-apart"]
@@ -60,8 +64,8 @@ def test_a_contract_names_the_stage() -> None:
 def test_the_demo_needs_no_extra() -> None:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     extras = (*settings["project"]["optional-dependencies"].values(), *settings["dependency-groups"].values())
-    names = {re.match(r"[\w-]+", one)[0].replace("-", "_") for group in extras for one in group}
-    always = {re.match(r"[\w-]+", one)[0].replace("-", "_") for one in settings["project"]["dependencies"]}
+    names = {_package(one) for group in extras for one in group}
+    always = {_package(one) for one in settings["project"]["dependencies"]}
     imported: set[str] = set()
     for path in (path for package in STAGE for path in (ROOT / package.replace(".", "/")).rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

@@ -349,9 +349,7 @@ def _figures(view: RequestView, facts: CardFacts) -> list[str]:
     over = session is not None and session.ended_at is not None
     hours = approved_hours(view)
     row = view.instances[-1] if view.instances else None
-    where = (
-        safe(place(line(option).offer)) if row is None or row.option_id == option.id else safe(cloud_title(row.cloud))
-    )
+    where = safe(place(line(option).offer) if row is None or row.option_id == option.id else cloud_title(row.cloud))
     parts = [where, rate(row.price_usd_h if row is not None else option.price_usd_h)]
     if over:
         return parts
