@@ -147,13 +147,13 @@ class VolumeAdapter(CloudAdapter):
     async def _ready(self, spec: InstanceSpec, grant: Grant) -> dict[str, str]:
         least, most = self.capabilities.volume_gb or (1, 0)
         if not least <= spec.disk_gb <= most or not 0 < len(spec.name) <= self.capabilities.name_max:
-            raise InvalidSpec(self.name, f"{self.TITLE} has volumes of {least} to {most} GB, {spec.disk_gb} was asked")
+            raise InvalidSpec(self.name, f"{self.title} has volumes of {least} to {most} GB, {spec.disk_gb} was asked")
         return {}
 
     async def terminate(self, ref: str) -> bool:
         """Delete the volume with all data on it, unless something mounts it: no cloud is relied on to refuse that."""
         if users := await self.mounted_by(ref):
-            raise InUse(self.name, f"the volume is mounted at {self.TITLE} by {', '.join(users)}")
+            raise InUse(self.name, f"the volume is mounted at {self.title} by {', '.join(users)}")
         reply = await self._http.read("DELETE", f"{self.ONE}/{self._checked(ref)}")
         if self._gone(reply):
             return False

@@ -26,8 +26,8 @@ from bot.services.market.market_table import market_table
 from providers import http
 from providers.registry import REGISTRY
 from providers.sandbox.clock import SandboxTiming
+from providers.sandbox.sandboxes import sandboxes
 from providers.sandbox.server import build_app
-from providers.sandboxes import sandboxes
 from tests.cli.test_commands import elsewhere
 from tests.rules.builders import CLOUDS, NOW, job, offer
 from tests.support.serving import serving

@@ -35,6 +35,7 @@ from providers.registry import REGISTRY
 from providers.sandbox.clock import SandboxTiming
 from providers.sandbox.engine import Engine, SandboxCloud
 from providers.sandbox.lambda_cloud.sandbox import LambdaSandbox
+from providers.sandbox.sandboxes import SANDBOXES
 from providers.sandbox.server import build_app
 from tests.support.clock import START, SteppedClock
 from tests.support.serving import serving
@@ -71,7 +72,7 @@ def grant(label: str) -> Grant:
 async def running(name: str) -> AsyncIterator[Served]:
     clock = SteppedClock()
     engine = Engine(clock, SandboxTiming.quick())
-    cloud = REGISTRY[name].sandbox(engine)
+    cloud = SANDBOXES[name](engine)
     async with serving(build_app({name: cloud}, tick_s=None)) as base:
         entry = REGISTRY[name]
         config = entry.config(cloud.environment(f"{base}/{name}"))

@@ -45,8 +45,8 @@ from providers.rate_limits import LocalPacer
 from providers.sandbox.clock import SandboxTiming
 from providers.sandbox.engine import Engine, SandboxCloud, TrueInstance, truth
 from providers.sandbox.nodes.process_nodes import ProcessNodes
+from providers.sandbox.sandboxes import sandboxes
 from providers.sandbox.server import build_app
-from providers.sandboxes import sandboxes
 from tests.support.clock import MachineClock, SteppedClock
 from tests.support.jobs import due_jobs, work_off
 from tests.support.serving import adapters, catalog_of

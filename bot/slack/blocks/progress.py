@@ -12,7 +12,7 @@ from decimal import Decimal
 
 from bot.rules.instances.checked_gpus import checked_gpus
 from bot.rules.sessions.running_time import seconds_run
-from bot.rules.values.phrases import brief, cloud_title
+from bot.rules.values.phrases import brief
 from bot.services.nodes.checkins import SHOWS_STARTUP
 from bot.services.nodes.job_results import job_status_of
 from bot.services.nodes.views import agent_view
@@ -24,6 +24,7 @@ from ledger.kernel.job_state import JobState
 from ledger.kernel.states import ENDED_SESSION, InstanceState, RequestState, SessionState
 from ledger.models import Event, Instance, Session
 from ledger.queries.views import RequestView, SessionView
+from providers.cloud_names import cloud_title
 
 DONE, WAITING, BAD, WARN = ":white_check_mark:", ":hourglass_flowing_sand:", ":x:", ":warning:"
 

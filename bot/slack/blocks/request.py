@@ -16,7 +16,7 @@ from bot.rules.jobs import job_text
 from bot.rules.jobs.stored import job_of
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.tiers import ApproverGroup
-from bot.rules.values.phrases import brief, cloud_title, hour_limit, rate, usd
+from bot.rules.values.phrases import brief, hour_limit, rate, usd
 from bot.services.grants import amendments
 from bot.services.runtime import recovery_mode
 from bot.slack.blocks import progress, relocation
@@ -70,6 +70,7 @@ from ledger.kernel.request_kind import RENTS, RequestKind
 from ledger.kernel.states import RequestState
 from ledger.models import Event, Option, Request
 from ledger.queries.views import RequestView, SessionView
+from providers.cloud_names import cloud_title
 
 CHANGE: Final = "change"
 OFFERS: Final = "offers"
@@ -350,9 +351,7 @@ def _figures(view: RequestView, facts: CardFacts) -> list[str]:
     over = session is not None and session.ended_at is not None
     hours = approved_hours(view)
     row = view.instances[-1] if view.instances else None
-    where = (
-        safe(place(line(option).offer)) if row is None or row.option_id == option.id else safe(cloud_title(row.cloud))
-    )
+    where = safe(place(line(option).offer) if row is None or row.option_id == option.id else cloud_title(row.cloud))
     parts = [where, rate(row.price_usd_h if row is not None else option.price_usd_h)]
     if over:
         return parts

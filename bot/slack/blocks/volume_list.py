@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from decimal import Decimal
 
 from bot.rules.jobs.stored import job_of
-from bot.rules.values.phrases import cloud_title, rate
+from bot.rules.values.phrases import rate
 from bot.rules.values.state_text import state_words
 from bot.services.sessions.volume_lookup import trouble
 from bot.slack.blocks.elements import Message, clip, code, context, dollars, person, safe, section, when
 from ledger.kernel.volume_name import volume_of
 from ledger.queries.views import SessionView
+from providers.cloud_names import cloud_title
 
 
 def listing(found: Sequence[tuple[SessionView, Decimal]], command: str) -> Message:

@@ -160,7 +160,6 @@ class KaggleProvider(CloudAdapter):
 
     name = CLOUD
     capabilities = CAPABILITIES
-    TITLE = "kaggle"
     KEY_PAGE = "https://www.kaggle.com/settings"
     KEY_MISSING = "Set these two, or KAGGLE_API_TOKEN alone."
     CREATE = ("POST", f"{KERNELS}/SaveKernel")

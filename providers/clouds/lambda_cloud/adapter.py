@@ -73,7 +73,6 @@ class LambdaProvider(CloudAdapter):
 
     name = CLOUD
     capabilities = CAPABILITIES
-    TITLE = "Lambda"
     KEY_PAGE = "https://cloud.lambda.ai/api-keys"
     KEY_VARIABLE = "LAMBDA_API_KEY"
     WITHOUT_KEY = PriceSource.LIST_PRICE

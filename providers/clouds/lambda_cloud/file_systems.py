@@ -41,7 +41,6 @@ class LambdaVolumes(VolumeAdapter):
         grows=True,
         reads=False,
     )
-    TITLE = "Lambda"
     KEY_PAGE, KEY_VARIABLE = LambdaProvider.KEY_PAGE, LambdaProvider.KEY_VARIABLE
     CREATE = ("POST", "/filesystems")
     ONE = "/filesystems"

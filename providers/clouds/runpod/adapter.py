@@ -108,7 +108,6 @@ class RunPodProvider(CloudAdapter):
 
     name = CLOUD
     capabilities = CAPABILITIES
-    TITLE = "runpod"
     KEY_PAGE = "https://console.runpod.io/user/settings"
     KEY_VARIABLE = "RUNPOD_API_KEY"
     KEY_MISSING = "No API key is set."

@@ -48,7 +48,6 @@ class RunPodVolumes(VolumeAdapter):
         grows=False,
         reads=True,
     )
-    TITLE = "runpod"
     KEY_PAGE, KEY_VARIABLE = RunPodProvider.KEY_PAGE, RunPodProvider.KEY_VARIABLE
     CREATE = ("POST", "/v2/network-volumes")
     ONE = "/v2/network-volumes"

@@ -103,7 +103,6 @@ class TensorDockProvider(CloudAdapter):
 
     name = CLOUD
     capabilities = CAPABILITIES
-    TITLE = "TensorDock"
     KEY_PAGE = "https://dashboard.tensordock.com/developers"
     KEY_VARIABLE = "TENSORDOCK_API_TOKEN"
     KEY_MISSING = "the API token is not set"

@@ -80,7 +80,6 @@ class VastProvider(CloudAdapter):
 
     name = CLOUD
     capabilities = CAPABILITIES
-    TITLE = "Vast.ai"
     KEY_PAGE = "https://console.vast.ai/manage-keys/"
     KEY_VARIABLE = "VAST_API_KEY"
     WITHOUT_KEY = PriceSource.PUBLIC

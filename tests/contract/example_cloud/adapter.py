@@ -65,7 +65,6 @@ class CirrusProvider(CloudAdapter):
 
     name = CLOUD
     capabilities = CAPABILITIES
-    TITLE = "cirrus"
     KEY_PAGE = "https://cirrus.example/keys"
     KEY_VARIABLE = "CIRRUS_API_KEY"
     CREATE = ("POST", "/machines")

@@ -35,8 +35,8 @@ from ledger.queries.audit import Books, read_books
 from providers.contract import Provider
 from providers.sandbox.clock import SandboxTiming
 from providers.sandbox.engine import truth
+from providers.sandbox.sandboxes import sandboxes
 from providers.sandbox.server import build_app
-from providers.sandboxes import sandboxes
 from tests.scenarios.month.board import Board
 from tests.scenarios.month.faults import HIDES, RAISES
 from tests.scenarios.month.life import PACE_S, TICK, begin

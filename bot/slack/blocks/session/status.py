@@ -14,7 +14,7 @@ from bot.rules.nodes.authorized_keys import fingerprint
 from bot.rules.nodes.host_keys import confirmation
 from bot.rules.policy.policy import Policy
 from bot.rules.sessions.expiration import left, termination_policy
-from bot.rules.values.phrases import cloud_title, rate, retained_disk, unreconciled
+from bot.rules.values.phrases import rate, retained_disk, unreconciled
 from bot.services.nodes.connection import api_url, ssh_command
 from bot.services.nodes.host_keys import reported_key
 from bot.services.nodes.job_results import job_status_of
@@ -33,6 +33,7 @@ from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import ENDABLE_SESSION, LIVE_SESSION, OPEN_INSTANCE, RequestState, SessionState
 from ledger.models import Session
 from ledger.queries.views import RequestView, SessionView
+from providers.cloud_names import cloud_title
 
 #: The most characters of a continuation context that a section shows.
 CONTEXT_MAX = 2_800

@@ -17,8 +17,8 @@ from bot.main import CannotServe, listen, stop_on_signals
 from providers.sandbox.clock import SandboxTiming
 from providers.sandbox.engine import SandboxCloud
 from providers.sandbox.nodes.process_nodes import WARNING, ProcessNodes
+from providers.sandbox.sandboxes import sandboxes
 from providers.sandbox.server import build_app
-from providers.sandboxes import sandboxes
 
 
 def sandbox(
