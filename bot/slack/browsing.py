@@ -6,8 +6,8 @@ import re
 
 from bot.rules.grammar.job import everything
 from bot.rules.grammar.parser import GrammarError, ParsedCommand, parse
-from bot.rules.jobs.facets import WORD_OF
-from bot.rules.jobs.limits import cloud_words
+from bot.rules.jobs.facet_table import WORD_OF
+from bot.rules.jobs.facets.limits import cloud_words
 from bot.rules.market.sort_key import SortKey
 from bot.rules.values.text import UnclosedQuote, clean, tokens
 from bot.services.market.document import CURSOR, read_cursor

@@ -12,10 +12,10 @@ from typing import Any
 
 from bot.rules.grammar.commands import BY_NAME
 from bot.rules.grammar.job import Draft, pair
-from bot.rules.jobs.facets import NARROWING, WORD_OF
+from bot.rules.jobs.facet_table import NARROWING, WORD_OF
+from bot.rules.jobs.facets.work import run_word
 from bot.rules.jobs.job import JobRequest
 from bot.rules.jobs.words import hours_of
-from bot.rules.jobs.work import run_word
 from bot.rules.policy import job_bounds
 from bot.rules.policy.policy import Policy
 from bot.rules.values.bad_word import BadWord, show

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from bot.blockkit import plain
 from bot.rules.grammar.job import listed_presets
-from bot.rules.jobs.facets import NARROWING
+from bot.rules.jobs.facet_table import NARROWING
 from bot.rules.policy.policy import Policy
 from bot.rules.pricing import hours_cap
 from bot.rules.pricing.hours_cap import DurationOutcome

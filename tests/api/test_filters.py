@@ -10,7 +10,7 @@ from bot.api.schemas.market import InventoryQuery
 from bot.cli.commands.inventory import inventory as on_the_command_line
 from bot.rules.grammar.job import everything
 from bot.rules.grammar.parser import ParsedCommand, parse
-from bot.rules.jobs.facets import WORD_OF
+from bot.rules.jobs.facet_table import WORD_OF
 from bot.rules.jobs.job import JobRequest
 from bot.rules.policy.policy import Policy
 from bot.rules.viability.compatibility import capability

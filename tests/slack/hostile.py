@@ -10,8 +10,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from bot.rules.jobs.facets.limits import SpotPolicy
 from bot.rules.jobs.job import JobRequest
-from bot.rules.jobs.limits import SpotPolicy
 from bot.rules.jobs.stored import job_of, stored_job
 from bot.rules.market.estimate import Component, Estimate
 from bot.services.market.codec import estimate_to_json, offer_to_json

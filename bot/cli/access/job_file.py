@@ -14,7 +14,7 @@ from bot.cli.access.job_keys import unknown_keys
 from bot.cli.terminal.screen import fail
 from bot.rules.jobs.document import JobDocument
 from bot.rules.jobs.facet import plain
-from bot.rules.jobs.queue import commands_in
+from bot.rules.jobs.facets.queue import commands_in
 from bot.rules.jobs.work_words import WORK_KEYS
 from bot.rules.values.bad_word import BadWord
 

@@ -8,10 +8,10 @@ import yaml
 
 from bot import logs
 from bot.rules.jobs.document import JobDocument
-from bot.rules.jobs.facets import WORD_OF
-from bot.rules.jobs.gpus import Gpu, Resources
-from bot.rules.jobs.mounts import FileMount
-from bot.rules.jobs.queue import QueueMatrix
+from bot.rules.jobs.facet_table import WORD_OF
+from bot.rules.jobs.facets.gpus import Gpu, Resources
+from bot.rules.jobs.facets.mounts import FileMount
+from bot.rules.jobs.facets.queue import QueueMatrix
 from bot.rules.jobs.work_words import WORK_KEYS
 from bot.rules.values.bad_word import nearest
 

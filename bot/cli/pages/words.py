@@ -9,7 +9,7 @@ from bot.cli.pages.markdown import code, table, whole_page
 from bot.rules.grammar.commands import SUBCOMMANDS
 from bot.rules.grammar.question_words import QUESTION_WORDS
 from bot.rules.jobs.facet import Word
-from bot.rules.jobs.facets import WORD_OF, WORDS
+from bot.rules.jobs.facet_table import WORD_OF, WORDS
 from bot.rules.jobs.work_words import WORK_WORDS, WorkWord
 from bot.rules.values.labels import COUNTER_LENGTH, DEPLOYMENT_LENGTH, LABEL_LENGTH, MAC_LENGTH
 from ledger.kernel.actor import Actor, ActorKind

@@ -10,8 +10,8 @@ from bot.rules.grammar.commands import BY_NAME
 from bot.rules.grammar.job import Draft, joined
 from bot.rules.grammar.question_words import QUESTION_WORDS
 from bot.rules.grammar.sizing_words import refused
+from bot.rules.jobs.facets.work import run_word, workload
 from bot.rules.jobs.job import JobRequest
-from bot.rules.jobs.work import run_word, workload
 from bot.rules.policy.policy import Policy
 from bot.rules.sizing.unsaid import unknown
 from bot.rules.sizing.workload import architecture

@@ -12,14 +12,14 @@ from typing import Final
 from bot.rules.grammar.commands import BY_NAME, Subcommand
 from bot.rules.grammar.sizing_words import refused
 from bot.rules.jobs.facet import Fields
-from bot.rules.jobs.facets import FACETS, WORD_OF, WORDS
-from bot.rules.jobs.gpus import read_gpus, unknown_gpu
+from bot.rules.jobs.facet_table import FACETS, WORD_OF, WORDS
+from bot.rules.jobs.facets.gpus import read_gpus, unknown_gpu
+from bot.rules.jobs.facets.limits import SPOT_WORDS, cloud_words, read_clouds
+from bot.rules.jobs.facets.profile import machine_of
+from bot.rules.jobs.facets.work import SHARED, run_word, unsaid, work_word
 from bot.rules.jobs.job import JobRequest
-from bot.rules.jobs.limits import SPOT_WORDS, cloud_words, read_clouds
-from bot.rules.jobs.profile import machine_of
 from bot.rules.jobs.serve import MODEL_MISSING, asks_for_server, is_model
 from bot.rules.jobs.words import DURATION
-from bot.rules.jobs.work import SHARED, run_word, unsaid, work_word
 from bot.rules.jobs.work_words import WORK_KEYS
 from bot.rules.market.sizing_question import SERVED
 from bot.rules.policy.policy import Policy

@@ -39,7 +39,7 @@ from bot.rules.grammar.readers import (
 )
 from bot.rules.grammar.sizing_words import chooses_model, sizing_question
 from bot.rules.grammar.volume_words import read_volume
-from bot.rules.jobs.facets import WORDS
+from bot.rules.jobs.facet_table import WORDS
 from bot.rules.market.sort_key import read_sort
 from bot.rules.policy.policy import Policy
 from bot.rules.values.bad_word import BadWord, nearest, show

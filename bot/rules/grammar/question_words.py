@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 
 from bot.rules.jobs.facet import Fields, Word, sets
-from bot.rules.jobs.when import read_hours
+from bot.rules.jobs.facets.when import read_hours
 from bot.rules.plans.comparison import PLAIN_BUDGETS, PLAIN_BUFFER, ComparisonQuestion
 from bot.rules.policy.policy import Policy
 from bot.rules.values.bad_word import BadWord, near, show

@@ -9,8 +9,8 @@ from decimal import Decimal
 
 from bot.rules.access.scopes import BadHolder, known_person, person
 from bot.rules.grammar.commands import BY_NAME, DONE_WORDS, Subcommand
+from bot.rules.jobs.facets.limits import read_clouds
 from bot.rules.jobs.job import JobRequest
-from bot.rules.jobs.limits import read_clouds
 from bot.rules.market.sizing_question import SizingQuestion
 from bot.rules.market.sort_key import SortKey
 from bot.rules.plans.comparison import ComparisonQuestion

@@ -7,8 +7,8 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
+from bot.rules.jobs.facets.work import workload
 from bot.rules.jobs.job import JobRequest
-from bot.rules.jobs.work import workload
 from bot.rules.market.sizing_question import SERVED, SizingQuestion
 from bot.rules.policy.policy import Policy
 from bot.rules.sizing.workload import WorkKind, Workload

@@ -10,7 +10,7 @@ from typing import Any
 from bot.rules.grammar.commands import Subcommand
 from bot.rules.grammar.readers import ParsedCommand, Wrong, end
 from bot.rules.jobs import network_volume
-from bot.rules.jobs.limits import read_clouds, read_regions
+from bot.rules.jobs.facets.limits import read_clouds, read_regions
 from bot.rules.jobs.words import duration
 from bot.rules.policy import job_bounds, volume_checks
 from bot.rules.policy.policy import Policy

@@ -1,1 +1,1 @@
-"""What somebody asks for, one file a facet: its fields, words, keys, checks and texts. `facets` lists them."""
+"""What somebody asks for: a job, its facets, and what is checked, read, shown and planned of them."""

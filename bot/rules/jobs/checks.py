@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import fields
 
 from bot.rules.jobs.facet import JobFacts
-from bot.rules.jobs.facets import FACETS
+from bot.rules.jobs.facet_table import FACETS
 from bot.rules.jobs.job import JobRequest
 from bot.rules.policy.job_bounds import BoundsVerdict
 from bot.rules.policy.policy import Policy

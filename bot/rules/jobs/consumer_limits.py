@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from bot.rules.jobs.facets.limits import cloud_of_offer
 from bot.rules.jobs.job import JobRequest
-from bot.rules.jobs.limits import cloud_of_offer
 from bot.rules.policy.consumers import ConsumerPolicy
 from bot.rules.values.phrases import hours
 from bot.rules.values.reply_code import ReplyCode

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import BaseModel, Field, create_model
 
 from bot.rules.jobs.facet import DocumentPart, Key
-from bot.rules.jobs.facets import DOCUMENT_KEYS
+from bot.rules.jobs.facet_table import DOCUMENT_KEYS
 
 _WORDS = Key(
     "words",

@@ -119,7 +119,7 @@ def _no_check(_job: Any, _facts: JobFacts) -> BoundsVerdict | None:
 
 @dataclass(frozen=True, slots=True)
 class JobFacet:
-    """Describe a facet of a job. `facets.FACETS` lists them all."""
+    """Describe a facet of a job. `facet_table.FACETS` lists them all."""
 
     #: The dataclass of its fields, which `JobRequest` inherits.
     fields: type

@@ -9,24 +9,24 @@ from enum import StrEnum
 from types import NoneType, UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
-from bot.rules.jobs.attempts import AttemptFields
-from bot.rules.jobs.checkpoint import CheckpointFields
-from bot.rules.jobs.gpus import GpuFields
-from bot.rules.jobs.idle import IdleFields
-from bot.rules.jobs.image import ImageFields
-from bot.rules.jobs.install import InstallFields
-from bot.rules.jobs.label import LabelFields
-from bot.rules.jobs.limits import LimitFields
-from bot.rules.jobs.mounts import MountFields
-from bot.rules.jobs.people import PeopleFields
-from bot.rules.jobs.ports import PortFields
-from bot.rules.jobs.profile import ProfileFields
-from bot.rules.jobs.queue import QueueFields
-from bot.rules.jobs.repository import RepositoryFields
-from bot.rules.jobs.run import RunFields
-from bot.rules.jobs.volume import VolumeFields
-from bot.rules.jobs.when import WhenFields
-from bot.rules.jobs.work import WorkFields
+from bot.rules.jobs.facets.attempts import AttemptFields
+from bot.rules.jobs.facets.checkpoint import CheckpointFields
+from bot.rules.jobs.facets.gpus import GpuFields
+from bot.rules.jobs.facets.idle import IdleFields
+from bot.rules.jobs.facets.image import ImageFields
+from bot.rules.jobs.facets.install import InstallFields
+from bot.rules.jobs.facets.label import LabelFields
+from bot.rules.jobs.facets.limits import LimitFields
+from bot.rules.jobs.facets.mounts import MountFields
+from bot.rules.jobs.facets.people import PeopleFields
+from bot.rules.jobs.facets.ports import PortFields
+from bot.rules.jobs.facets.profile import ProfileFields
+from bot.rules.jobs.facets.queue import QueueFields
+from bot.rules.jobs.facets.repository import RepositoryFields
+from bot.rules.jobs.facets.run import RunFields
+from bot.rules.jobs.facets.volume import VolumeFields
+from bot.rules.jobs.facets.when import WhenFields
+from bot.rules.jobs.facets.work import WorkFields
 from ledger.kernel.volume_name import volume_of
 from providers.gpus.constraint import GpuConstraint
 

@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 from typing import Final
 
 from bot.rules.access.sight import Sight
-from bot.rules.jobs.facets import FACETS
+from bot.rules.jobs.facet_table import FACETS
 from bot.rules.jobs.job import JobRequest
 from providers.gpus.constraint import GpuConstraint
 

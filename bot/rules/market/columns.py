@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bot.rules.jobs.facets.work import workload_of
 from bot.rules.jobs.job import JobRequest
-from bot.rules.jobs.work import workload_of
 from bot.rules.market.filters import filtered, unfit
 from bot.rules.policy.policy import Policy
 from bot.rules.viability.compatibility import Needs

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from bot.rules.jobs.facets.work import workload, workload_of
 from bot.rules.jobs.job import JobRequest
 from bot.rules.jobs.serve import model_server
-from bot.rules.jobs.work import workload, workload_of
 from bot.rules.market.filters import stack_of
 from bot.rules.policy.policy import Policy
 from bot.rules.sizing.workload import Workload

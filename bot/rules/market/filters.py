@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
 
+from bot.rules.jobs.facets.limits import SpotPolicy
+from bot.rules.jobs.facets.work import workload_of
 from bot.rules.jobs.job import JobRequest
-from bot.rules.jobs.limits import SpotPolicy
-from bot.rules.jobs.work import workload_of
 from bot.rules.market.estimate import unpriced
 from bot.rules.policy.policy import Policy
 from bot.rules.stacks.stack import STACKS, Stack

@@ -14,8 +14,8 @@ from decimal import Decimal
 
 import numpy as np
 
+from bot.rules.jobs.facets.limits import SpotPolicy
 from bot.rules.jobs.job import JobRequest
-from bot.rules.jobs.limits import SpotPolicy
 from bot.rules.market.columns import Floats, Indices, Prices, examples, kind_names, kinds, plain
 from bot.rules.market.estimate import Estimate, estimate
 from bot.rules.market.filters import EXCLUSIONS, Excluded, excluded, needs_by_cloud, reason, terms

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
+from bot.rules.jobs.facets.work import workload_of
 from bot.rules.jobs.job import JobRequest
-from bot.rules.jobs.work import workload_of
 from bot.rules.market.own_history import NO_HISTORY, OwnHistory
 from bot.rules.market.parts import Scenario, chance_in, ends_h, parts, reliability, scenarios, wall_h
 from bot.rules.policy.policy import Policy

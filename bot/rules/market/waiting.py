@@ -9,8 +9,8 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Final
 
+from bot.rules.jobs.facets.limits import SpotPolicy
 from bot.rules.jobs.job import JobRequest
-from bot.rules.jobs.limits import SpotPolicy
 from bot.rules.jobs.moments import resolve
 from bot.rules.policy.policy import Policy
 from bot.rules.sizing.interruptions import lost_within

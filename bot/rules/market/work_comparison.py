@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
+from bot.rules.jobs.facets.work import workload_of
 from bot.rules.jobs.job import JobRequest
-from bot.rules.jobs.work import workload_of
 from bot.rules.market.filters import EXCLUSIONS
 from bot.rules.market.own_history import NO_HISTORY, OwnHistory
 from bot.rules.market.ranking import RankedOption, rank

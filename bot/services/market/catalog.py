@@ -10,9 +10,9 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from bot.rules.jobs.gpus import refusal_of_set
+from bot.rules.jobs.facets.gpus import refusal_of_set
+from bot.rules.jobs.facets.limits import SpotPolicy
 from bot.rules.jobs.job import JobRequest
-from bot.rules.jobs.limits import SpotPolicy
 from bot.rules.market import node_sets
 from bot.rules.market.disk import disk_gb
 from bot.rules.market.filters import Excluded, least_cuda

@@ -12,9 +12,9 @@ from pydantic import ValidationError
 
 from bot.rules.grammar.parser import GrammarError, ParsedCommand, parse
 from bot.rules.jobs.document import JobDocument, pairs
+from bot.rules.jobs.facets.limits import CandidatesOrder
+from bot.rules.jobs.facets.mounts import FileMount
 from bot.rules.jobs.job import JobRequest
-from bot.rules.jobs.limits import CandidatesOrder
-from bot.rules.jobs.mounts import FileMount
 from bot.rules.market.sizing_question import SizingQuestion
 from bot.rules.policy.policy import Policy
 from bot.rules.values import secret_text

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from bot.rules.jobs.facets.limits import SpotPolicy
+from bot.rules.jobs.facets.work import workload_of
 from bot.rules.jobs.job import JobRequest
-from bot.rules.jobs.limits import SpotPolicy
-from bot.rules.jobs.work import workload_of
 from bot.rules.market.alternatives import alternatives
 from bot.rules.market.disk import disk_gb, disk_sentence
 from bot.rules.market.filters import blocked, excluded

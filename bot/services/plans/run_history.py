@@ -13,8 +13,8 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
+from bot.rules.jobs.facets.work import workload, workload_of
 from bot.rules.jobs.stored import job_of
-from bot.rules.jobs.work import workload, workload_of
 from bot.rules.sizing.run_time import finished_run
 from bot.rules.sizing.throughput import FinishedRun, say, tokens_per_s
 from bot.rules.sizing.workload import Workload

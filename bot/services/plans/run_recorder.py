@@ -13,9 +13,9 @@ from decimal import Decimal
 from itertools import groupby
 from typing import Any
 
+from bot.rules.jobs.facets.work import workload_of
 from bot.rules.jobs.job import JobRequest
 from bot.rules.jobs.stored import job_of
-from bot.rules.jobs.work import workload_of
 from bot.rules.nodes.steady_rate import is_comparable, steady_rate
 from bot.rules.sizing.run_time import finished_run
 from bot.rules.sizing.throughput import FinishedRun

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
+from bot.rules.jobs.facets.work import workload_of
 from bot.rules.jobs.job import JobRequest
-from bot.rules.jobs.work import workload_of
 from bot.rules.market.disk import disk_gb
 from bot.rules.market.model_for_budget import disk_guess, model_for_budget
 from bot.rules.market.ranking import Ranked, rank

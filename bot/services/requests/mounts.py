@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import math
 
+from bot.rules.jobs.facets.work import workload_of
 from bot.rules.jobs.job import JobRequest
-from bot.rules.jobs.work import workload_of
 from bot.rules.values.mounts import MountMode, mounts_of
 from bot.rules.viability.host import IMAGE_GB, run_disk
 from bot.services.runtime.context import Context

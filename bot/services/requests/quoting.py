@@ -14,8 +14,8 @@ from typing import Any, Final
 from bot.rules.approvals.authority import ApprovalPlan, Authority, plan
 from bot.rules.instances.gpu_check import AVOIDED_FOR, FAILED_DELIVERY
 from bot.rules.jobs import consumer_limits
+from bot.rules.jobs.facets.limits import cloud_of_offer
 from bot.rules.jobs.job import JobRequest
-from bot.rules.jobs.limits import cloud_of_offer
 from bot.rules.jobs.stored import job_of, stored_job
 from bot.rules.market.affordability import cannot_pay
 from bot.rules.market.filters import excluded

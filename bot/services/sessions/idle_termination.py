@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from bot.rules.jobs.idle import LEAST_S
+from bot.rules.jobs.facets.idle import LEAST_S
 from bot.rules.jobs.stored import job_of
 from bot.rules.nodes.checkins import EarlyEnd, Watched, early_end, listener_problem
 from bot.rules.relocation.asks import idles_on_purpose

@@ -9,7 +9,7 @@ from bot.rules.grammar.commands import BY_NAME, SUBCOMMANDS, CommandShape, Subco
 from bot.rules.grammar.job import listed_presets
 from bot.rules.grammar.parser import GrammarError
 from bot.rules.grammar.question_words import QUESTION_WORDS
-from bot.rules.jobs.facets import WORD_OF, WORDS
+from bot.rules.jobs.facet_table import WORD_OF, WORDS
 from bot.rules.jobs.work_words import WORK_WORDS
 from bot.rules.values.phrases import plural
 from bot.slack.blocks.elements import Message, code, context, header, safe, section

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bot.rules.jobs.facets import FACETS
+from bot.rules.jobs.facet_table import FACETS
 from bot.rules.jobs.job import JobRequest
 from bot.slack.blocks.elements import safe
 

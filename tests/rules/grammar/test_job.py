@@ -6,8 +6,8 @@ from decimal import Decimal
 
 from bot.rules.grammar.job import everything
 from bot.rules.grammar.parser import ParsedCommand, parse
+from bot.rules.jobs.facets.limits import SpotPolicy
 from bot.rules.jobs.job import JobRequest
-from bot.rules.jobs.limits import SpotPolicy
 from bot.rules.policy.policy import Policy
 from providers.gpus.constraint import GpuConstraint
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from bot.rules.grammar.commands import SUBCOMMANDS
 from bot.rules.grammar.parser import GrammarError, ParsedCommand, parse, reference
 from bot.rules.grammar.question_words import QUESTION_WORDS
-from bot.rules.jobs.facets import WORD_OF, WORDS
+from bot.rules.jobs.facet_table import WORD_OF, WORDS
+from bot.rules.jobs.facets.limits import SpotPolicy
 from bot.rules.jobs.job import JobRequest
-from bot.rules.jobs.limits import SpotPolicy
 from bot.rules.jobs.work_words import WORK_WORDS
 from bot.rules.policy.model_profiles import ModelProfile
 from bot.rules.policy.policy import Policy

@@ -18,7 +18,7 @@ from bot.rules.instances.failover import (
     next_option,
     wait_for_limit,
 )
-from bot.rules.jobs.limits import SpotPolicy
+from bot.rules.jobs.facets.limits import SpotPolicy
 from bot.rules.market.ranking import rank
 from bot.rules.policy.policy import Policy
 from providers.contract import Offer

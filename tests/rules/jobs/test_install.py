@@ -7,7 +7,7 @@ import pytest
 from bot.rules.grammar.commands import BY_NAME
 from bot.rules.grammar.job import read_words
 from bot.rules.jobs.document import JobDocument, pairs
-from bot.rules.jobs.install import read_install
+from bot.rules.jobs.facets.install import read_install
 from bot.rules.jobs.serve import MODEL_MISSING
 from bot.rules.policy.policy import Policy
 from bot.rules.values.bad_word import BadWord

@@ -8,8 +8,8 @@ from decimal import Decimal
 import pytest
 
 from bot.rules.access.sight import Sight
+from bot.rules.jobs.facets.limits import SpotPolicy
 from bot.rules.jobs.job import JobRequest
-from bot.rules.jobs.limits import SpotPolicy
 from bot.rules.jobs.sight import JOB_FACTS, job_in_sight
 from providers.gpus.constraint import GpuConstraint
 

@@ -8,8 +8,8 @@ import pytest
 
 from bot.rules.grammar.job import LOOK_HOURS
 from bot.rules.grammar.parser import ParsedCommand, parse
+from bot.rules.jobs.facets.work import unsaid, workload, workload_of
 from bot.rules.jobs.job import JobRequest
-from bot.rules.jobs.work import unsaid, workload, workload_of
 from bot.rules.plans.comparison import ComparisonQuestion
 from bot.rules.policy.policy import Policy
 from tests.rules.grammar.test_parser import args, error

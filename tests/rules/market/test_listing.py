@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot.rules.jobs.limits import SpotPolicy
+from bot.rules.jobs.facets.limits import SpotPolicy
 from bot.rules.market.listing import PLACES_NAMED, OfferRows, listed, unknown_places
 from bot.rules.market.ranking import rank
 from bot.rules.market.sort_key import SortKey

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.rules.jobs.gpus import refusal_of_set
+from bot.rules.jobs.facets.gpus import refusal_of_set
 from bot.rules.market.estimate import estimate
 from bot.rules.market.node_sets import as_set, of_one, without_links
 from bot.rules.policy.policy import Policy

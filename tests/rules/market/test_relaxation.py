@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from bot.rules.jobs.facets.limits import SpotPolicy
 from bot.rules.jobs.job import JobRequest
-from bot.rules.jobs.limits import SpotPolicy
 from bot.rules.market.ranking import rank
 from bot.rules.market.relaxation import relax, widest
 from bot.rules.policy.policy import Policy

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bot.rules.jobs.facets.limits import SpotPolicy
+from bot.rules.jobs.facets.work import workload
 from bot.rules.jobs.job import JobRequest
-from bot.rules.jobs.limits import SpotPolicy
-from bot.rules.jobs.work import workload
 from bot.rules.market.estimate import Estimate, estimate
 from bot.rules.market.parts import COMPONENTS
 from bot.rules.market.ranking import BEST_COST, BEST_STABILITY, FASTEST, Ranked, rank

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from bot.rules.jobs.limits import SpotPolicy
+from bot.rules.jobs.facets.limits import SpotPolicy
 from bot.rules.market.ranking import rank
 from bot.rules.policy.policy import Policy
 from providers.contract import Offer

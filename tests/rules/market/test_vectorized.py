@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bot.rules.jobs.facets.limits import SpotPolicy
 from bot.rules.jobs.job import JobRequest
-from bot.rules.jobs.limits import SpotPolicy
 from bot.rules.market.columns import column, kinds
 from bot.rules.market.filters import excluded, needs_by_cloud, reason
 from bot.rules.market.host_speeds import by_host

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from bot.rules.jobs.limits import SpotPolicy
+from bot.rules.jobs.facets.limits import SpotPolicy
 from bot.services.sessions import idle_termination
 from ledger.engine.db import Database
 from ledger.kernel.states import InstanceState, SessionState

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from functools import partial
 
-from bot.rules.jobs.limits import SpotPolicy
+from bot.rules.jobs.facets.limits import SpotPolicy
 from bot.services.runtime.commands import Reply
 from ledger.kernel.actor import Actor
 from ledger.kernel.request_kind import RequestKind

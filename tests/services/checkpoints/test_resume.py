@@ -12,8 +12,8 @@ from sqlalchemy import select
 
 from bot.api.views import session_out
 from bot.rules.access.sight import Sight
+from bot.rules.jobs.facets.limits import SpotPolicy
 from bot.rules.jobs.job import JobRequest
-from bot.rules.jobs.limits import SpotPolicy
 from bot.rules.jobs.stored import stored_job
 from bot.services.checkpoints.resume import MOST, last_verified_checkpoint, to_resume
 from bot.services.nodes.startup import plans

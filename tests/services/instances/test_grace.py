@@ -9,7 +9,7 @@ import pytest
 
 from bot.api.views import session_out
 from bot.rules.access.sight import Sight
-from bot.rules.jobs.limits import SpotPolicy
+from bot.rules.jobs.facets.limits import SpotPolicy
 from bot.slack.blocks import listing
 from ledger.kernel.states import InstanceState, SessionState
 from ledger.models import Instance, Notification

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from bot.rules.jobs.limits import SpotPolicy
+from bot.rules.jobs.facets.limits import SpotPolicy
 from bot.services.instances import gpu_checks, launch, reconcile, termination
 from bot.services.outbox import dispatch
 from ledger.core.writes import amend

@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from bot.rules.jobs.limits import SpotPolicy
+from bot.rules.jobs.facets.limits import SpotPolicy
 from bot.services.approvals import decisions
 from bot.services.runtime.commands import Decide
 from ledger.kernel.states import GrantState, InstanceState, RequestState, SessionState

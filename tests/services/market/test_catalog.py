@@ -12,8 +12,8 @@ from typing import cast
 
 import pytest
 
+from bot.rules.jobs.facets.limits import SpotPolicy
 from bot.rules.jobs.job import JobRequest
-from bot.rules.jobs.limits import SpotPolicy
 from bot.services.market.answers import refusals
 from bot.services.market.catalog import Catalog, MarketAnswer
 from bot.services.market.reads import FRESH_S, STRETCHED_S

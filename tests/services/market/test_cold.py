@@ -13,8 +13,8 @@ from typing import Any, cast
 import pytest
 
 from bot.rules.approvals.decision import Decision
+from bot.rules.jobs.facets.limits import SpotPolicy
 from bot.rules.jobs.job import JobRequest
-from bot.rules.jobs.limits import SpotPolicy
 from bot.rules.jobs.stored import job_of
 from bot.rules.market.ranking import rank
 from bot.services.approvals import by_offer

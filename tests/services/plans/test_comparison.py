@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from decimal import Decimal
 
+from bot.rules.jobs.facets.limits import SpotPolicy
 from bot.rules.jobs.job import JobRequest
-from bot.rules.jobs.limits import SpotPolicy
 from bot.rules.plans.comparison import ComparisonQuestion, PricedGpu
 from bot.rules.policy.policy import Policy
 from bot.services.plans import planner

@@ -6,8 +6,8 @@ from decimal import Decimal
 
 import pytest
 
+from bot.rules.jobs.facets.work import workload
 from bot.rules.jobs.job import JobRequest
-from bot.rules.jobs.work import workload
 from bot.rules.market.ranking import RankedOption
 from bot.rules.sizing.run_time import run_time
 from bot.services.plans import planner

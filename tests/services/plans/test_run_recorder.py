@@ -10,7 +10,7 @@ from decimal import Decimal
 import pytest
 
 from bot.agent.settings import read
-from bot.rules.jobs.work import workload
+from bot.rules.jobs.facets.work import workload
 from bot.rules.sizing.throughput import tokens_per_s
 from bot.services.nodes.checkins import Checkins
 from bot.services.plans.run_history import measured_runs, record_session

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from bot.rules.jobs.limits import SpotPolicy
+from bot.rules.jobs.facets.limits import SpotPolicy
 from bot.services.instances.adoption import Adopt, adopt_orphan
 from bot.services.runtime import ends_copy
 from ledger.kernel.end_reason import EndReason

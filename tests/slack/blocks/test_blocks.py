@@ -11,8 +11,8 @@ import pytest
 
 from bot.rules.access.sight import Sight
 from bot.rules.jobs import job_text
+from bot.rules.jobs.facets.limits import SpotPolicy
 from bot.rules.jobs.job import JobRequest
-from bot.rules.jobs.limits import SpotPolicy
 from bot.rules.jobs.stored import stored_job
 from bot.rules.policy.policy import Policy
 from bot.services.nodes.connection import ssh_command

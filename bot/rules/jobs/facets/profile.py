@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from bot.rules.jobs.facet import Fields, JobFacet, JobFacts, Key, Text, Word, sets
-from bot.rules.jobs.gpus import read_gpus
-from bot.rules.jobs.limits import read_disk
+from bot.rules.jobs.facets.gpus import read_gpus
+from bot.rules.jobs.facets.limits import read_disk
 from bot.rules.policy.job_bounds import BoundsVerdict
 from bot.rules.policy.model_profiles import (
     CONFIG_OPTION,

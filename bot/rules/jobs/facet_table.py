@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from bot.rules.jobs.attempts import ATTEMPTS
-from bot.rules.jobs.checkpoint import CHECKPOINT
 from bot.rules.jobs.facet import JobFacet, Key, Word
-from bot.rules.jobs.gpus import GPUS
-from bot.rules.jobs.idle import IDLE
-from bot.rules.jobs.image import IMAGE
-from bot.rules.jobs.install import INSTALL
-from bot.rules.jobs.label import LABEL
-from bot.rules.jobs.limits import LIMITS
-from bot.rules.jobs.mounts import MOUNTS
-from bot.rules.jobs.people import PEOPLE
-from bot.rules.jobs.ports import PORTS
-from bot.rules.jobs.profile import PROFILE
-from bot.rules.jobs.queue import QUEUE
-from bot.rules.jobs.repository import REPOSITORY
-from bot.rules.jobs.run import RUN
-from bot.rules.jobs.volume import VOLUME
-from bot.rules.jobs.when import WHEN
-from bot.rules.jobs.work import WORK
+from bot.rules.jobs.facets.attempts import ATTEMPTS
+from bot.rules.jobs.facets.checkpoint import CHECKPOINT
+from bot.rules.jobs.facets.gpus import GPUS
+from bot.rules.jobs.facets.idle import IDLE
+from bot.rules.jobs.facets.image import IMAGE
+from bot.rules.jobs.facets.install import INSTALL
+from bot.rules.jobs.facets.label import LABEL
+from bot.rules.jobs.facets.limits import LIMITS
+from bot.rules.jobs.facets.mounts import MOUNTS
+from bot.rules.jobs.facets.people import PEOPLE
+from bot.rules.jobs.facets.ports import PORTS
+from bot.rules.jobs.facets.profile import PROFILE
+from bot.rules.jobs.facets.queue import QUEUE
+from bot.rules.jobs.facets.repository import REPOSITORY
+from bot.rules.jobs.facets.run import RUN
+from bot.rules.jobs.facets.volume import VOLUME
+from bot.rules.jobs.facets.when import WHEN
+from bot.rules.jobs.facets.work import WORK
 
 FACETS: tuple[JobFacet, ...] = (
     GPUS,
