@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
+from datetime import datetime
 from decimal import Decimal
 
 from bot.services.audit.invariants.money import SPENT
@@ -31,7 +32,8 @@ def differences(
 
     `unseen` vanished by themselves before the ledger had them. Nobody can know of one that did so after its create was
     given up. `forgotten` had their rows in the part of the ledger that a restore of an older copy has lost: where no
-    orphan was found of one, it had ended before anybody could look, and nothing is left that knows of it.
+    orphan was found of one, it had ended before anybody could look, and nothing is left that knows of it. Where a new
+    approval found it by its label, what it had cost until then is in the lost part as well.
     """
     given_up = {(row.cloud, row.name): row.ended_at for row in books.instances if row.state is InstanceState.TOMBSTONE}
     booked: defaultdict[str, Decimal] = defaultdict(Decimal)
@@ -40,12 +42,15 @@ def differences(
             losses = [side for side in (entry.debit, entry.credit) if side.startswith("loss:")]
             amount = -entry.amount_usd if entry.debit.startswith("payable:") else entry.amount_usd
             booked[losses[0] if losses else str(entry.instance_id)] += amount
+    instances = list(instances)
+    true = {(item.cloud, item.ref): item for item in instances}
     ranges: defaultdict[tuple[str, str], tuple[Decimal, Decimal]] = defaultdict(lambda: (Decimal(0), Decimal(0)))
     for row in books.instances:
         # A create that was given up has no reference, but its instance had its name.
         mine, at = booked[row.id], (row.cloud, row.name if row.state is InstanceState.TOMBSTONE else str(row.ref))
         limits = true_up.bounds(ctx, row) if row.state in OVER else None
         low, high = limits or (mine, mine)
+        high += before_usd(true.get(at), row.sent_at) if at in forgotten else Decimal(0)
         ranges[at] = (ranges[at][0] + low, ranges[at][1] + high)
     for orphan in books.orphans:
         mine, at = booked[f"loss:{orphan.id}"], (orphan.cloud, orphan.ref)
@@ -65,3 +70,10 @@ def differences(
         margin = max(SHARE * bill, LEAST_USD if found[0] == found[1] else CENT)
         if not found[0] - margin <= bill <= found[1] + margin:
             yield f"{REPLACED}: {item.cloud} {item.ref}: ${found[0]:.4f} to ${found[1]:.4f} booked, ${bill:.4f} billed"
+
+
+def before_usd(item: TrueInstance | None, sent_at: datetime | None) -> Decimal:
+    """Return what an instance had cost before its row says that it was sent, at its mean rate."""
+    if item is None or item.ended_at is None or sent_at is None or sent_at <= item.created_at:
+        return Decimal(0)
+    return item.total_usd * Decimal((sent_at - item.created_at) / (item.ended_at - item.created_at))

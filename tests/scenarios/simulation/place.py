@@ -316,8 +316,8 @@ class Place(Agenda, Truth):
         seen = truth(self.engine, self.clouds.values())
         found = await invariants.check(self.ledger, self.clock, seen, is_settled=healed, providers=self.providers)
         if found and self.restored is not None:
-            labels = {row.id: row.label for row in (await self.books()).instances}
-            found = [one for one in found if not self.restored.explains(one, self.engine.creates, labels, self.now)]
+            rows = (await self.books()).instances
+            found = [one for one in found if not self.restored.explains(one, self.engine.creates, rows, self.now)]
         if self.ends_only is not None:
             found = [one for one in found if not self.ends_only.explains(one, self.now)]
         return [str(one) for one in found if one.rule != REPLACED and (healed or not self._was_hidden(one))]

@@ -5,7 +5,7 @@ The laws are held against the ledger of now, which lacks the part after its copy
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -66,22 +66,25 @@ class Restored:
         return any((name or "").lower().endswith(row.label) for row in sent)
 
     def explains(
-        self, violation: Violation, creates: Iterable[CreateCall], labels: Mapping[str, str], now: datetime
+        self, violation: Violation, creates: Iterable[CreateCall], rows: Sequence[Instance], now: datetime
     ) -> bool:
-        """Whether the ledger lacks only what its lost part had; `labels` are those of its rows, by their ids.
+        """Whether the ledger lacks only what its lost part had; `rows` are its instances.
 
         A create that the lost part sent has no row in the copy, or an unsent one. Another row of the same request may
         have the same number now, and so the same label: after a new approval, which is judged by itself. A row of the
         copy may send its create once more only where that of the lost part made nothing. Since the restore, each row
         sends one. What nobody knew in the copy is announced by those who start with it, as late as of a new launch.
-        How a grace of the copy ended is in the lost part, too.
+        How a grace of the copy ended is in the lost part, too, and so is who approved what a machine had cost before a
+        new approval found it.
         """
+        if violation.rule == "budgets never overshoot":
+            return any(row.session_id == violation.subject and self.was_adopted(row) for row in rows)
         if violation.rule == COST:
             return any(grace.id == violation.subject and grace.ended_at is None for grace in self.copied.graces)
         if violation.rule == "unknown outcomes are announced":
             is_copied = any(row.id == violation.subject for row in self.copied.instances)
             return is_copied and now - self.at <= UNCLEAR_FOR
-        label = labels.get(violation.subject, "")
+        label = next((row.label for row in rows if row.id == violation.subject), "")
         if violation.rule == "intent before instance":
             return self.had(violation.subject) or self.had(label)
         if violation.rule == "one send per row" and self.had(label):
@@ -113,6 +116,10 @@ class Restored:
         """The machines that only the lost part of the ledger had, orphans among them, by cloud and id there."""
         ids = {row.id for row in _machines(self.copied) if row.ref}
         return frozenset((row.cloud, row.ref) for row in _machines(self.lost) if row.ref and row.id not in ids)
+
+    def was_adopted(self, row: Instance) -> bool:
+        """Whether an instance is one that the lost part had bought, and a new approval found by its label."""
+        return (row.cloud, str(row.ref)) in self.forgotten
 
     @property
     def bought(self) -> frozenset[str]:
