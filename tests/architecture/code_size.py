@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from tests.support.stage import STAGE
+from tests.architecture.stage import STAGE
 
 ROOT = Path(__file__).parents[2]
 PRODUCT = ("bot", "ledger", "migrations", "providers")

@@ -15,17 +15,17 @@ import httpx
 import pytest
 
 from bot.cli.command_table import COMMANDS
-from tests.support.stage import STAGE, on_stage
+from tests.architecture.stage import STAGE, on_stage
 from tests.test_main import start, surroundings
 
 ROOT = Path(__file__).parents[2]
 #: Of one process; on a busy machine each takes many times as long.
 LIMIT_S = 200
-WITHOUT_STAGE = (sys.executable, "-m", "tests.support.stage")
+WITHOUT_STAGE = (sys.executable, "-m", "tests.architecture.stage")
 #: Imports each module of the product that is on no stage, with the stage blocked.
 EVERY_MODULE = """
 import importlib, pkgutil, sys
-from tests.support.stage import NoStage, on_stage
+from tests.architecture.stage import NoStage, on_stage
 sys.meta_path.insert(0, NoStage())
 names = []
 def below(package):

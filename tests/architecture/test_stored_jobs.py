@@ -33,7 +33,8 @@ def names_of_its_own() -> set[str]:
 def names_of_a_job() -> set[str]:
     """Every field and property of a job."""
     of_a_job = {one.name for kind in (JobRequest, GpuConstraint) for one in fields(kind)}
-    return of_a_job | {name for name, value in vars(JobRequest).items() if isinstance(value, property)}
+    values = [item for kind in JobRequest.__mro__ for item in vars(kind).items()]
+    return of_a_job | {name for name, value in values if isinstance(value, property)}
 
 
 def reads_of_a_job(tree: ast.Module) -> Iterator[str]:

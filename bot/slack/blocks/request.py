@@ -170,9 +170,7 @@ def _pending(view: RequestView, policy: Policy, facts: CardFacts) -> tuple[list[
         notes = [*_limits(view, facts.cost_usd), *_notes(view, policy, facts, short)]
         if count_words(title(view), who, *terms, *notes) <= WORDS_MAX:
             break
-    blocks: list[Block] = [section(who)]
-    blocks += [section("\n".join(terms))] if terms else []
-    blocks += [section("\n".join(notes))] if notes else []
+    blocks: list[Block] = [section(who), *(section("\n".join(lines)) for lines in (terms, notes) if lines)]
     blocks += _buttons(view, facts) if policy.allow_slack_decisions else []
     needs = _needs(view, policy, facts)
     blocks.append(context(" · ".join(needs)))

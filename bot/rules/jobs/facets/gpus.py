@@ -101,7 +101,7 @@ def _check(job: GpuFields, facts: JobFacts) -> BoundsVerdict | None:
         refusal_of_set(cloud, facts.clouds[cloud].single_node, job.nodes, shares_queue=facts.shares_queue)
         for cloud in facts.named or facts.clouds
     ]
-    return wrong or (BoundsVerdict(ReplyCode.BAD_NODES, " ".join(refusals)) if all(refusals) else None)
+    return wrong or (BoundsVerdict(ReplyCode.BAD_NODES, " ".join(refusals)) if refusals and all(refusals) else None)
 
 
 def refusal_of_set(cloud: str, single_node: str, nodes: int, *, shares_queue: bool) -> str:

@@ -1,4 +1,4 @@
-"""`python -m tests.support.stage serve`: run the program where the stage can't be imported.
+"""`python -m tests.architecture.stage serve`: run the program where the stage can't be imported.
 
 The stage is the practice workspace, the sandbox clouds and the demo, which the tests and `gpu-shopper demo` play on.
 """
