@@ -155,7 +155,8 @@ class Draft:
         """Take from the preset whatever no other word says, and let each facet complete its part. Raises `BadWord`."""
         self._fill_preset()
         for facet in FACETS:
-            self.said = facet.complete(self.said, self.policy)
+            for complete in facet.complete:
+                self.said = complete(self.said, self.policy)
 
     def _fill_preset(self) -> None:
         name = self.said.pop("preset", None)

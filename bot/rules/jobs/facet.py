@@ -68,10 +68,6 @@ class Key:
         return [(self.name, self.word or self.name, plain(value))] if value not in ("", []) else ()
 
 
-def _unchanged(fields: Fields, _policy: Policy) -> Fields:
-    return fields
-
-
 class Detail(NamedTuple):
     """One thing that approvers read of a job: our own words, and at most so many characters of what somebody typed."""
 
@@ -127,8 +123,8 @@ class JobFacet:
     are_facts: bool = False
     words: tuple[Word, ...] = ()
     keys: tuple[Key, ...] = ()
-    #: Checks, when all words are read, what they say together, and fills in what follows. Raises `BadWord`.
-    complete: Callable[[Fields, Policy], Fields] = _unchanged
+    #: Each checks, when all words are read, what they say together, or fills in what follows. Raises `BadWord`.
+    complete: tuple[Callable[[Fields, Policy], Fields], ...] = ()
     #: What is wrong with it in a job from any source, also one that an earlier policy allowed; None for nothing.
     check: Callable[[Any, JobFacts], BoundsVerdict | None] = _no_check
     #: What approvers read of a job.

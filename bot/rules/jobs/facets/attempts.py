@@ -87,6 +87,6 @@ ATTEMPTS = JobFacet(
             [[75, 137]],
         ),
     ),
-    complete=_complete,
+    complete=(_complete,),
     details=_details,
 )

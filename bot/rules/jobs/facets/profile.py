@@ -49,17 +49,14 @@ def _read_path(text: str) -> str:
     return text
 
 
-def _complete(fields: Fields, policy: Policy) -> Fields:
-    """Take from the profile whatever no other word says, and put config and folder into the command.
-
-    Raises `BadWord` for a config that the profile doesn't allow.
-    """
+def _with_machine(fields: Fields, policy: Policy) -> Fields:
+    """Take the GPUs and the least disk from the profile, where no other word says them."""
     profile = policy.instance_profiles.get(fields.get("profile", ""))
-    if profile is not None:
-        least = machine_of(profile, policy)
-        disk_gb = max(least.get("disk_gb", 0), fields.get("disk_gb", 0))
-        fields = {**least, **fields, **({"disk_gb": disk_gb} if disk_gb else {})}
-    return _with_config(fields, policy)
+    if profile is None:
+        return fields
+    least = machine_of(profile, policy)
+    disk_gb = max(least.get("disk_gb", 0), fields.get("disk_gb", 0))
+    return {**least, **fields, **({"disk_gb": disk_gb} if disk_gb else {})}
 
 
 def machine_of(profile: ModelProfile, policy: Policy) -> Fields:
@@ -68,6 +65,7 @@ def machine_of(profile: ModelProfile, policy: Policy) -> Fields:
 
 
 def _with_config(said: Fields, policy: Policy) -> Fields:
+    """Put config and folder into the command. Raises `BadWord` for a config that the profile doesn't allow."""
     profiles = policy.instance_profiles
     name = profile_of(said.get("profile"), said.get("model"), profiles)
     run, config, folder = said.get("run"), said.get("config"), said.get("run_dir")
@@ -175,5 +173,5 @@ PROFILE = JobFacet(
         ),
         Key("run_dir", Text | None, "The folder of the run; `run` gets it as --run-dir.", examples=["runs/moe"]),
     ),
-    complete=_complete,
+    complete=(_with_machine, _with_config),
 )

@@ -156,6 +156,6 @@ QUEUE = JobFacet(
             write=_write,
         ),
     ),
-    complete=_complete,
+    complete=(_complete,),
     details=_details,
 )

@@ -119,7 +119,7 @@ WORK = (
     Guard(
         "facts of a job leave out the work",
         Law.SIGHT,
-        (Edit("bot.rules.access.sight", "    if sight.shows_work:\n        return job\n", "    return job\n"),),
+        (Edit("bot.rules.jobs.sight", "    if sight.shows_work:\n        return job\n", "    return job\n"),),
         test=f"{OFFERED}::test_who_is_offered_a_session_reads_its_facts_over_rest_and_no_work",
     ),
     Guard(
