@@ -17,11 +17,10 @@ from pydantic import BaseModel, ConfigDict, SecretStr
 
 from ledger.kernel.clock import Clock
 from ledger.kernel.grant import Grant
-from ledger.kernel.job import GpuConstraint
 from ledger.kernel.network_guard import forbid_in_transaction
 from providers.adapter_helpers import only, same
 from providers.capabilities import Capabilities, PriceSource
-from providers.cloud_names import machines_of
+from providers.cloud_names import cloud_title, machines_of
 from providers.completeness import AnswerPart
 from providers.contract import (
     Balance,
@@ -43,6 +42,7 @@ from providers.errors import (
     UnexpectedResponse,
     Unsupported,
 )
+from providers.gpus.constraint import GpuConstraint
 from providers.http import CloudHttp, Credential, HttpReply, fingerprint
 from providers.rate_limits import LocalPacer, Pacer, Pacing
 
@@ -88,8 +88,6 @@ class CloudAdapter(Provider):
     """
 
     capabilities: Capabilities
-    #: The cloud's name in sentences.
-    TITLE: ClassVar[str]
     #: The page on which people make the key, the variable that holds it, and what is said while it is not set.
     KEY_PAGE: ClassVar[str]
     KEY_VARIABLE: ClassVar[str] = ""
@@ -119,6 +117,11 @@ class CloudAdapter(Provider):
         headers = {"Authorization": config.authorization} if config.has_key else {}
         self._locked = "" if config.has_key else self.KEY_MISSING.rstrip(".")
         self._http = CloudHttp(self.name, config.root, headers, clock, self.TIMEOUT_S, pacing, self._locked)
+
+    @property
+    def title(self) -> str:
+        """The cloud's name in sentences."""
+        return cloud_title(self.name)
 
     # ── what the cloud's own class says ──────────────────────────────────────────────────────────
 
@@ -216,7 +219,7 @@ class CloudAdapter(Provider):
         raise self._unsupported("charges")
 
     def _unsupported(self, verb: str) -> Unsupported:
-        return Unsupported(self.name, self.UNSUPPORTED.get(verb, f"{self.TITLE} has no call for this: {verb}"))
+        return Unsupported(self.name, self.UNSUPPORTED.get(verb, f"{self.title} has no call for this: {verb}"))
 
     # ── the account ──────────────────────────────────────────────────────────────────────────────
 
@@ -248,7 +251,7 @@ class CloudAdapter(Provider):
     def _explained(self, error: ProviderError) -> ProviderError:
         """The error of an answer; where no key is set, a refusal of the key becomes what a person can do about it."""
         if self._missing and isinstance(error, AuthFailed):
-            return AuthFailed(self.name, f"{self.TITLE} shows its offers only with a key; set {self.KEY_VARIABLE}")
+            return AuthFailed(self.name, f"{self.title} shows its offers only with a key; set {self.KEY_VARIABLE}")
         return error
 
     def _marked(self, offers: Iterable[Offer]) -> tuple[Offer, ...]:
@@ -260,7 +263,7 @@ class CloudAdapter(Provider):
         """The body of a success, which has to be a JSON object."""
         body = self._body(reply)
         if not isinstance(body, dict):
-            raise UnexpectedResponse(self.name, f"{self.TITLE}'s answer is not a JSON object")
+            raise UnexpectedResponse(self.name, f"{self.title}'s answer is not a JSON object")
         return body
 
     async def _read(self, method: str, path: str, **kwargs: Any) -> dict[str, Any]:
@@ -284,7 +287,7 @@ class CloudAdapter(Provider):
                 break
             seen.add(following)
             token = following
-        raise UnexpectedResponse(self.name, f"{self.TITLE}'s {what} does not end")
+        raise UnexpectedResponse(self.name, f"{self.title}'s {what} does not end")
 
     def _checked(self, ref: str) -> str:
         """The id of an instance. `InvalidSpec` for what cannot be one and might lead to another path."""

@@ -9,11 +9,11 @@ from datetime import UTC, datetime, tzinfo
 from decimal import Decimal, InvalidOperation
 from typing import Any, TypeVar
 
-from ledger.kernel.job import GpuConstraint
 from ledger.kernel.ports import HIGHEST, LOWEST
 from providers.capabilities import BillingRule
 from providers.contract import Charge, InstanceSpec, InstanceStatus, ObservedInstance, Offer
 from providers.errors import UnexpectedResponse
+from providers.gpus.constraint import GpuConstraint
 
 #: No price, size or time of an API comes near it; larger numbers would overflow what is computed from them.
 LARGEST = Decimal(10) ** 12

@@ -1,18 +1,17 @@
-"""The names of the clouds, for code that may not import an adapter: the language in which people type them.
+"""The names of the clouds, for code that may not import an adapter: as people type them, and as sentences write them.
 
-The registry adds the name of each of its lines, so a new cloud needs no line here.
+The registry adds the name of each of its lines, so a new cloud needs a line here only to be written otherwise.
 """
 
 from __future__ import annotations
 
-from providers.gpus.data import CLOUDS
-
-_NAMES = list(CLOUDS)
+#: The name of each cloud → how the cloud writes it itself, in the order in which clouds are queried and shown.
+_TITLES = {"vast": "Vast", "runpod": "RunPod", "lambda": "Lambda", "tensordock": "TensorDock", "kaggle": "Kaggle"}
 
 
 def names() -> tuple[str, ...]:
     """Every cloud that this program knows, in the order in which they are queried and shown."""
-    return tuple(_NAMES)
+    return tuple(_TITLES)
 
 
 #: What the name of a cloud's volumes ends with: they are listed, created and deleted by calls of their own.
@@ -29,6 +28,11 @@ def machines_of(name: str) -> str:
     return name.removesuffix(_VOLUMES)
 
 
+def cloud_title(name: str) -> str:
+    """The name of the cloud of these machines or volumes, as the cloud writes it itself: `RunPod`."""
+    cloud = machines_of(name)
+    return _TITLES.get(cloud, cloud)
+
+
 def add(name: str) -> None:
-    if name not in _NAMES:
-        _NAMES.append(name)
+    _TITLES.setdefault(name, name)

@@ -13,12 +13,12 @@ from enum import StrEnum
 from typing import Protocol, runtime_checkable
 
 from ledger.kernel.grant import Grant
-from ledger.kernel.job import GpuConstraint
 from ledger.kernel.ports import Port
 from ledger.kernel.proof import Absence
 from providers.capabilities import Capabilities, PriceSource
 from providers.completeness import COMPLETE, AnswerPart, Completeness, Rest
 from providers.errors import UnexpectedResponse
+from providers.gpus.constraint import GpuConstraint
 
 #: The longest id of an instance, and the longest name of a GPU, that the ledger's columns hold.
 REF_MAX, GPU_MAX = 256, 48

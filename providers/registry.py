@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from pkgutil import resolve_name
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import BaseModel
 
@@ -16,28 +15,24 @@ from providers import cloud_names
 from providers.capabilities import PriceSource
 from providers.clouds.kaggle.adapter import KaggleConfig, KaggleProvider
 from providers.clouds.lambda_cloud.adapter import LambdaConfig, LambdaProvider
-from providers.clouds.lambda_cloud.volumes import LambdaVolumes
+from providers.clouds.lambda_cloud.file_systems import LambdaVolumes
 from providers.clouds.runpod.adapter import RunPodConfig, RunPodProvider
-from providers.clouds.runpod.volumes import RunPodVolumes
+from providers.clouds.runpod.network_volumes import RunPodVolumes
 from providers.clouds.tensordock.adapter import TensorDockConfig, TensorDockProvider
 from providers.clouds.vast.adapter import VastConfig, VastProvider
 from providers.contract import Provider
 from providers.rate_limits import Pacer
-
-if TYPE_CHECKING:
-    from providers.sandbox.engine import SandboxCloud
 
 PROFILES = Path(__file__).parent / "profiles"
 
 
 @dataclass(frozen=True, slots=True)
 class ProviderEntry:
-    """How to build one cloud's adapter, where its settings come from, and its sandbox and profile.
+    """How to build one cloud's adapter, where its settings come from, and its profile.
 
     `required` and `optional` map an environment variable to the field of `config_class` that it fills.
     `alternative` is another complete set of credentials, which is enough without `required`; it may be empty.
-    `where` is the page on which a person makes the credentials. `sandbox_at` names the class of the sandbox, as
-    `module:class`: it is imported only where sandboxes run, because a command line without them starts sooner.
+    `where` is the page on which a person makes the credentials.
     """
 
     name: str
@@ -45,7 +40,6 @@ class ProviderEntry:
     build: Callable[[Any, Clock, Pacer | None], Provider]
     required: Mapping[str, str]
     where: str
-    sandbox_at: str
     optional: Mapping[str, str] = field(default_factory=dict)
     alternative: Mapping[str, str] = field(default_factory=dict)
     #: Builds what lists, creates and deletes its network volumes; None where it has none.
@@ -68,12 +62,6 @@ class ProviderEntry:
     def env_vars(self) -> tuple[str, ...]:
         """The variables without which this cloud cannot be used."""
         return tuple(self.required)
-
-    @property
-    def sandbox(self) -> type[SandboxCloud]:
-        """The class of the cloud's sandbox, imported now."""
-        found: type[SandboxCloud] = resolve_name(self.sandbox_at)
-        return found
 
     @property
     def profile(self) -> Path:
@@ -112,12 +100,12 @@ class ProviderEntry:
 _ENTRIES = (
     ProviderEntry(
         "vast", VastConfig, VastProvider, {"VAST_API_KEY": "api_key"},
-        "https://console.vast.ai/manage-keys/", "providers.sandbox.vast.sandbox:VastSandbox", {"VAST_URL": "base_url"},
+        "https://console.vast.ai/manage-keys/", {"VAST_URL": "base_url"},
         without_key=VastProvider.WITHOUT_KEY,
     ),
     ProviderEntry(
         "runpod", RunPodConfig, RunPodProvider, {"RUNPOD_API_KEY": "api_key"},
-        "https://console.runpod.io/user/settings", "providers.sandbox.runpod.sandbox:RunPodSandbox",
+        "https://console.runpod.io/user/settings",
         {
             "RUNPOD_REST_V2_URL": "base_url", "RUNPOD_CONTAINER_DISK_GB": "container_disk_gb", "RUNPOD_TIERS": "tiers",
             "RUNPOD_SPOT": "spot",
@@ -127,14 +115,14 @@ _ENTRIES = (
     ),
     ProviderEntry(
         "lambda", LambdaConfig, LambdaProvider, {"LAMBDA_API_KEY": "api_key"},
-        "https://cloud.lambda.ai/api-keys", "providers.sandbox.lambda_cloud.sandbox:LambdaSandbox",
+        "https://cloud.lambda.ai/api-keys",
         {"LAMBDA_API_URL": "base_url"},
         volumes=LambdaVolumes,
         without_key=LambdaProvider.WITHOUT_KEY,
     ),
     ProviderEntry(
         "tensordock", TensorDockConfig, TensorDockProvider, {"TENSORDOCK_API_TOKEN": "api_key"},
-        "https://dashboard.tensordock.com/developers", "providers.sandbox.tensordock.sandbox:TensorDockSandbox",
+        "https://dashboard.tensordock.com/developers",
         {
             "TENSORDOCK_API_URL": "base_url", "TENSORDOCK_IMAGE": "image", "TENSORDOCK_V0_URL": "v0_url",
             "TENSORDOCK_V0_API_KEY": "v0_api_key", "TENSORDOCK_V0_API_TOKEN": "v0_api_token",
@@ -143,7 +131,7 @@ _ENTRIES = (
     ),
     ProviderEntry(
         "kaggle", KaggleConfig, KaggleProvider, {"KAGGLE_USERNAME": "username", "KAGGLE_KEY": "api_key"},
-        "https://www.kaggle.com/settings", "providers.sandbox.kaggle.sandbox:KaggleSandbox",
+        "https://www.kaggle.com/settings",
         {"KAGGLE_API_URL": "base_url"}, {"KAGGLE_API_TOKEN": "api_token"},
     ),
 )  # fmt: skip

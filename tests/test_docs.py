@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import tomllib
 from dataclasses import fields
 from decimal import Decimal
 from pathlib import Path
@@ -21,8 +22,8 @@ from bot.cli.pages.codes import SENT_BY
 from bot.cli.pages.markdown import table
 from bot.cli.pages.settings import SUBJECTS
 from bot.clock import SystemClock
-from bot.rules.grammar.job_document import JobDocument
 from bot.rules.grammar.parser import GrammarError, ParsedCommand, parse
+from bot.rules.jobs.document import JobDocument
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.timing import Timing
 from bot.rules.values.reply_code import ReplyCode
@@ -150,6 +151,17 @@ def test_the_architecture_page_names_files_that_exist() -> None:
     named = set(re.findall(r"`((?:bot|ledger|providers|migrations|tests|docs)/[a-z0-9_/.-]+)`", text))
     assert len(named) > 30
     assert {name for name in named if not (ROOT / name).exists()} == set()
+
+
+def test_the_architecture_page_draws_the_layers_of_the_contract() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    (layers,) = [one["layers"] for one in settings["tool"]["importlinter"]["contracts"] if one["id"] == "one-way"]
+    drawn = re.search(
+        r"^```\n(bot/cli > .+?)\n\n", (ROOT / "docs/architecture.md").read_text(), re.MULTILINE | re.DOTALL
+    )
+    assert drawn is not None
+    without_stage = " > ".join(layers).replace(" | bot.practice", "").replace(".", "/")
+    assert " ".join(drawn[1].split()) == without_stage
 
 
 def run(*arguments: str) -> tuple[int, str, str]:

@@ -9,7 +9,7 @@ import signal
 import socket
 import stat
 import subprocess
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,8 +30,8 @@ from ledger.engine.db import Database
 from migrations.run import SchemaError, current, newest
 from providers.registry import REGISTRY
 from providers.sandbox.clock import SandboxTiming
+from providers.sandbox.sandboxes import sandboxes
 from providers.sandbox.server import build_app
-from providers.sandboxes import sandboxes
 from tests.cli.test_commands import LIMIT_S, PROGRAM
 from tests.support.serving import serving
 
@@ -203,26 +203,28 @@ def test_http_mode_keeps_the_app_level_token_out_of_the_door() -> None:
     assert slack_settings(http).app_token is None
 
 
-def start(environ: dict[str, str], folder: Path) -> subprocess.Popen[str]:
-    """The real program; returns when it serves."""
+def start(
+    environ: dict[str, str], folder: Path, command: Sequence[str] = (PROGRAM, "serve")
+) -> tuple[subprocess.Popen[str], str]:
+    """The real program and its address; returns when it serves."""
     clean = {name: value for name, value in os.environ.items() if name not in environ}
     process = subprocess.Popen(
-        [PROGRAM, "serve"], env={**clean, **environ, "GPU_SHOPPER_LOG_FORMAT": "json"}, cwd=folder,
+        command, env={**clean, **environ, "GPU_SHOPPER_LOG_FORMAT": "json"}, cwd=folder,
         stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL, text=True,
     )  # fmt: skip
     assert process.stderr is not None
     seen = ""
-    while "serving on" not in seen:
+    while (serving_on := re.search(r"serving on (127\.0\.0\.1:\d+)", seen)) is None:
         line = process.stderr.readline()
         assert line, seen
         seen += line
-    return process
+    return process, f"http://{serving_on[1]}"
 
 
 @pytest.mark.slow
 async def test_the_program_survives_a_kill_and_ends_cleanly_at_sigterm(tmp_path: Path) -> None:
     async with surroundings(tmp_path) as around:
-        killed = await asyncio.to_thread(start, around.environ, tmp_path)
+        killed, _ = await asyncio.to_thread(start, around.environ, tmp_path)
         second = await asyncio.to_thread(
             subprocess.run, [PROGRAM, "serve"], env={**os.environ, **around.environ}, cwd=tmp_path,
             capture_output=True, text=True, timeout=LIMIT_S,
@@ -231,7 +233,7 @@ async def test_the_program_survives_a_kill_and_ends_cleanly_at_sigterm(tmp_path:
         assert f"(process {killed.pid})" in second.stderr
         killed.kill()
         killed.communicate()
-        again = await asyncio.to_thread(start, around.environ, tmp_path)
+        again, _ = await asyncio.to_thread(start, around.environ, tmp_path)
         again.send_signal(signal.SIGTERM)
         _, err = await asyncio.to_thread(again.communicate, timeout=LIMIT_S)
     assert again.returncode == 0

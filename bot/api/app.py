@@ -25,7 +25,7 @@ from bot.api.routes import (
     requests,
     secrets,
     sessions,
-    volumes,
+    volume_routes,
     webhooks,
 )
 from bot.services.nodes.checkins import Checkins
@@ -40,7 +40,7 @@ the same call again gets the same answer. Lists are pages, the newest first."""
 
 def routes(checks: Checks, timeout_s: float = CHECK_TIMEOUT_S) -> FastAPI:
     """Build the application without authentication; the documentation is generated from it."""
-    work = (market, requests, approvals, sessions, volumes, people, money, ledger)
+    work = (market, requests, approvals, sessions, volume_routes, people, money, ledger)
     nouns = [noun.router for noun in (*work, keys, secrets, webhooks, operators, events)]
     for router in nouns:
         _name_scopes(router)

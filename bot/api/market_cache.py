@@ -9,10 +9,10 @@ import asyncio
 from collections import OrderedDict
 from dataclasses import dataclass, field
 
-from bot.rules.grammar.market_words import SortKey
+from bot.rules.jobs.job import JobRequest
+from bot.rules.market.sort_key import SortKey
 from bot.services.market.document import market_page
 from bot.services.runtime.context import Context
-from ledger.kernel.job import JobRequest
 
 #: The most questions whose answers are cached.
 KEPT = 200

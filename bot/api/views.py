@@ -20,27 +20,29 @@ from bot.api.schemas.sessions import (
     Ssh,
     Terms,
 )
-from bot.rules.access.sight import Sight, job_in_sight
+from bot.rules.access.sight import Sight
 from bot.rules.approvals.approvers import is_slack_group, mentioned_approvers
 from bot.rules.instances.checked_gpus import checked_gpus
-from bot.rules.migrations.text import NUMBERS
+from bot.rules.jobs.job_text import what_is_requested
+from bot.rules.jobs.sight import job_in_sight
+from bot.rules.jobs.stored import job_of, job_with_people
+from bot.rules.jobs.waiting_text import LOOKS, waits_for
 from bot.rules.nodes.authorized_keys import fingerprint
 from bot.rules.nodes.host_keys import KeyMatch, compare
 from bot.rules.policy.tiers import ApproverGroup
+from bot.rules.relocation.text import NUMBERS
 from bot.rules.sessions.running_time import seconds_run
-from bot.rules.values.job_text import what_is_requested
-from bot.rules.values.waiting_text import LOOKS, waits_for
 from bot.services.approvals import terms
 from bot.services.billing.metering import cost_now
 from bot.services.billing.true_up import Range, unsure_end
 from bot.services.grants import amendments
 from bot.services.market.codec import completeness_of_quote, hold_line, offer_from_json, outlook_of, parts_line
-from bot.services.migrations.messages import progress
 from bot.services.nodes.connection import SSH_PORT, api_url, known_hosts, ssh_command
 from bot.services.nodes.host_keys import reported_key
-from bot.services.nodes.job_results import job_of
+from bot.services.nodes.job_results import job_status_of
 from bot.services.nodes.ports import ports_of
 from bot.services.nodes.views import agent_view
+from bot.services.relocation.messages import progress
 from bot.services.runtime import recovery_mode
 from bot.services.runtime.context import Context
 from bot.services.sessions import session_state as states
@@ -58,7 +60,7 @@ def request_summary(ctx: Context, request: Request, session_state: SessionState 
     """Return a request as a list shows it, with the names of its people and the state of its session."""
     return RequestSummary.of(
         request,
-        asked=what_is_requested(request.kind, request.job, request.parent_id, ctx.policy.max_hours),
+        requested=what_is_requested(request.kind, job_of(request.job), request.parent_id, ctx.policy.max_hours),
         session_state=session_state,
         requester_name=ctx.names.of(ctx.policy, request.requester),
         decided_by_name=ctx.names.of(ctx.policy, request.decided_by),
@@ -68,7 +70,7 @@ def request_summary(ctx: Context, request: Request, session_state: SessionState 
 def request_out(ctx: Context, view: RequestView, mandate: ApproverGroup, sight: Sight, hint: str = "") -> RequestOut:
     """Return a request in sight with its approvers; `hint` is what to know before approving it."""
     request, quote = view.request, view.quote
-    job = job_in_sight(view.job, sight)
+    job = job_in_sight(job_with_people(request.job, share=view.shared_with, secrets=view.secrets), sight)
     return RequestOut(
         **request_summary(ctx, request, view.session.state if view.session else None).model_dump(),
         job={name: value for name, value in job.to_json().items() if name not in HIDDEN_IN_JOB},
@@ -91,7 +93,7 @@ def request_out(ctx: Context, view: RequestView, mandate: ApproverGroup, sight: 
         override_state=view.override.state if view.override else None,
         max_hours_without_override=ctx.policy.max_hours,
         session_id=view.session.id if view.session else None,
-        held=recovery_mode.of_request(view),
+        paused=recovery_mode.of_request(view),
         hint=hint,
     )
 
@@ -100,8 +102,9 @@ def _wait(view: RequestView) -> WaitOut | None:
     limits, request = view.limits, view.request
     if limits is None:
         return None
+    job = job_of(request.job)
     return WaitOut(
-        sentence=f"It {waits_for(request.job, limits.from_at, limits.until)}.{LOOKS if request.job.wait else ''}",
+        sentence=f"It {waits_for(job, limits.from_at, limits.until)}.{LOOKS if job.wait else ''}",
         from_at=limits.from_at,
         until=limits.until,
         price_cap_usd_h=limits.price_cap_usd_h,
@@ -123,7 +126,7 @@ def _option(option: Option) -> OptionOut:
         spot=offer.spot,
         parts=parts_line(option),
         outlook=outlook_of(option),
-        hold=hold_line(option),
+        checkpoint_hold=hold_line(option),
     )
 
 
@@ -195,7 +198,7 @@ def session_out(
         ]
         if shows_ssh
         else [],
-        held=recovery_mode.of_session(view),
+        paused=recovery_mode.of_session(view),
         node_api=_node_api(row, view.node) if shows_ssh and row is not None else None,
     )
 
@@ -211,13 +214,13 @@ def _terms(ctx: Context, view: SessionView) -> Terms:
         price_cap_usd_h=view.grant.price_cap_usd_h * view.session.nodes if view.grant else None,
         total_cap_usd=view.cap_usd if view.grant else None,
         replacements_left=view.session.replacements_left,
-        ends_when_silent=ctx.policy.end_when_unresponsive,
+        ends_when_unresponsive=ctx.policy.end_when_unresponsive,
         ends_when_idle=ctx.policy.end_when_idle,
     )
 
 
 def _job(view: SessionView) -> JobOut | None:
-    found = job_of(view)
+    found = job_status_of(view)
     if found is None:
         return None
     return JobOut(
@@ -295,7 +298,7 @@ def _ssh(request: Request, row: Instance, node: Node | None) -> Ssh | None:
         known_hosts=known_hosts(row),
         ports=[
             PortOut(port=one.port.number, protocol=one.port.protocol, address=one.address or None)
-            for one in ports_of(request.job, row)
+            for one in ports_of(job_of(request.job), row)
         ],
     )
 

@@ -165,7 +165,7 @@ COMMANDS: Mapping[str, CommandEntry] = MappingProxyType(
             volume=_entry(
                 "Keep data on a network volume that outlives your machines.",
                 "POST /volumes, GET /volumes, POST /sessions/{session}/extend, DELETE /sessions/{session}",
-                at="commands.volumes:app",
+                at="commands.volume_commands:app",
             ),
             done=_entry(
                 "Report that the work is done, which ends the session.",
@@ -261,10 +261,10 @@ COMMANDS: Mapping[str, CommandEntry] = MappingProxyType(
             backup=_entry("Back up the ledger, its key and the policy, or check a backup.", at="local.backup"),
             restore=_entry("Restore a backup; the present ledger stays beside it.", at="local.backup:restore"),
             db=_entry("Upgrade, downgrade and check the ledger's schema.", at="local.db:app"),
-            sandbox=_entry("Serve a local copy of every cloud's API.", at="local.sandbox"),
+            sandbox=_entry("Serve a local copy of every cloud's API.", at="demo.sandbox"),
             completion=_entry("Print the shell completion.", at="local.completion"),
             version=_entry("Print the version.", at="local.version"),
-            practice=_entry("Serve the practice workspace alone.", at="local.practice", hidden=True),
+            practice=_entry("Serve the practice workspace alone.", at="demo.practice", hidden=True),
             docs=_entry("Write the generated pages under docs/.", at="local.docs", hidden=True),
         ),
     }

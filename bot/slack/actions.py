@@ -8,6 +8,8 @@ from decimal import Decimal
 from typing import Final
 
 from bot.rules.approvals.approvers import DeciderFacts
+from bot.rules.jobs.job import JobRequest
+from bot.rules.jobs.stored import job_of
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import ssh_keys
 from bot.services.approvals import advance, decisions
@@ -38,7 +40,6 @@ from bot.slack.blocks.session.instance_failed import GRACE_CHOICES
 from bot.slack.blocks.session.session_ready_and_ended import KEEP_HOURS
 from bot.slack.blocks.session.transfer import ACCEPT, DECLINE
 from bot.slack.handler_context import HandlerContext, HandlerJob
-from ledger.kernel.job import JobRequest
 from ledger.models import Request
 from ledger.queries.session_costs import spent_before
 from ledger.queries.views import request_view
@@ -250,7 +251,7 @@ def _spend(request: Request, reply: Reply, time_h: Decimal | None) -> modals.Con
         expected_usd=Decimal(reply.data["expected_usd"]),
         worst_usd=Decimal(reply.data["worst_usd"]),
         price_usd_h=Decimal(reply.data["price_usd_h"]),
-        time_h=time_h or request.job.hours,
+        time_h=time_h or job_of(request.job).hours,
         in_all_usd=Decimal(reply.data["in_all_usd"]),
         limit_usd=reply.data.get("limit_usd"),
         limit_by=str(reply.data.get("limit_by", "")),

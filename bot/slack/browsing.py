@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 
 from bot.rules.grammar.job import everything
-from bot.rules.grammar.job_words import KEYS, cloud_words
-from bot.rules.grammar.market_words import SortKey
 from bot.rules.grammar.parser import GrammarError, ParsedCommand, parse
+from bot.rules.jobs.facet_table import WORD_OF
+from bot.rules.jobs.facets.limits import cloud_words
+from bot.rules.market.sort_key import SortKey
 from bot.rules.values.text import UnclosedQuote, clean, tokens
 from bot.services.market.document import CURSOR, read_cursor
 from bot.slack.blocks import help as help_message
@@ -59,5 +60,5 @@ def _says(typed: str, key: str) -> bool:
     """Whether a typed word says the same as `key` does."""
     name, equals, _ = typed.lower().lstrip("-").partition("=")
     if equals:
-        return name == key or (name in KEYS and KEYS[name].key == key)
+        return name == key or (name in WORD_OF and WORD_OF[name].key == key)
     return key == "clouds" and all(part in cloud_words() for part in typed.lower().split(","))

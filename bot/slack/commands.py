@@ -11,6 +11,7 @@ from bot.rules.approvals.decision import is_approver
 from bot.rules.grammar.job import everything
 from bot.rules.grammar.parser import GrammarError, ParsedCommand, parse
 from bot.rules.instances.power import PowerAction
+from bot.rules.jobs.job import JobRequest
 from bot.rules.values.reply_code import ReplyCode
 from bot.rules.values.text import clean
 from bot.services.access import authorization, delegation
@@ -42,9 +43,8 @@ from bot.slack.blocks.sized_plan import compared_work
 from bot.slack.handler_context import HandlerContext, HandlerJob
 from bot.slack.home import decidable
 from bot.slack.render import card_facts
-from bot.slack.subcommands import money, volumes
+from bot.slack.subcommands import money, volume_command
 from ledger.kernel.actor import Actor
-from ledger.kernel.job import JobRequest
 from ledger.queries.people.transfers import left_at
 from ledger.queries.views import nothing_ends_in, resolve
 
@@ -103,7 +103,7 @@ async def submit(handler: HandlerContext, job: HandlerJob, wanted: JobRequest, a
 def _nobody_decides_here(handler: HandlerContext) -> Reply:
     return Reply(
         False,
-        ReplyCode.NOBODY_DECIDES_HERE,
+        ReplyCode.NO_APPROVER_HERE,
         "No approver can see this conversation, so nothing was requested. Use a channel: "
         f"{handler.settings.command} works in each. An operator may also set GPU_SHOPPER_APPROVALS_CHANNEL.",
     )
@@ -120,7 +120,7 @@ async def _provision(handler: HandlerContext, job: HandlerJob, parsed: ParsedCom
 
 
 async def _volume(handler: HandlerContext, job: HandlerJob, parsed: ParsedCommand) -> Message | None:
-    return await (_provision if parsed.action == "create" else volumes.change)(handler, job, parsed)
+    return await (_provision if parsed.action == "create" else volume_command.change)(handler, job, parsed)
 
 
 async def _inventory(handler: HandlerContext, job: HandlerJob, parsed: ParsedCommand) -> Message | None:

@@ -10,19 +10,20 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from bot.rules.grammar.bad_word import BadWord, show
 from bot.rules.grammar.commands import BY_NAME
 from bot.rules.grammar.job import Draft, pair
-from bot.rules.grammar.job_words import KEYS, LIMIT_WORDS, hours_of
-from bot.rules.grammar.run_words import run_word
+from bot.rules.jobs.facet_table import NARROWING, WORD_OF
+from bot.rules.jobs.facets.work import run_word
+from bot.rules.jobs.job import JobRequest
+from bot.rules.jobs.words import hours_of
 from bot.rules.policy import job_bounds
 from bot.rules.policy.policy import Policy
+from bot.rules.values.bad_word import BadWord, show
 from bot.rules.values.phrases import read_amount
 from bot.rules.values.secret_names import value_problem
 from bot.rules.values.text import UnclosedQuote, WordToken, clean, tokens
 from bot.slack.inbound import WITHHELD
 from bot.slack.modals import ANY, NO_PRESET, RUN_LONG
-from ledger.kernel.job import JobRequest
 
 Errors = dict[str, str]
 
@@ -81,8 +82,8 @@ def _words(block: str, text: str) -> Iterator[WordToken]:
         return
     for token in tokens(text):
         key, equals, _ = token.value.lower().partition("=")
-        if block == "limits" and not (equals and key in KEYS and KEYS[key].key in LIMIT_WORDS):
-            raise BadWord(f"{show(token.value)} is not a limit; there are {', '.join(LIMIT_WORDS)}.")
+        if block == "limits" and not (equals and key in WORD_OF and WORD_OF[key].narrows):
+            raise BadWord(f"{show(token.value)} is not a limit; there are {', '.join(NARROWING)}.")
         if block == "work" and not (equals and run_word(key)):
             raise BadWord(f"{show(token.value)} does not describe a run; write model=7B tokens=2B.")
         yield token

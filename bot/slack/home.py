@@ -7,6 +7,7 @@ from collections.abc import Collection
 
 from bot.rules.approvals.approvers import Deed, ineligible, is_approver_of
 from bot.rules.approvals.decision import DeciderFacts, is_approver, linked
+from bot.rules.jobs.stored import job_of
 from bot.services.billing import costs
 from bot.services.billing.metering import cost_now
 from bot.services.budgets import enforcement
@@ -90,4 +91,4 @@ def _is_open(row: Request, given: Collection[AdvanceApproval], names: Collection
     """Whether a request waits for this person: for a decision, or for one in advance that they have not made."""
     if row.state is RequestState.PENDING:
         return True
-    return row.job.max_price_usd_h is not None and not any(one.approver in names for one in given)
+    return job_of(row.job).max_price_usd_h is not None and not any(one.approver in names for one in given)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bot.rules.grammar.parser import ParsedCommand
-from bot.services.migrations import start
+from bot.services.relocation import start
 from bot.slack.blocks.elements import Message
 from bot.slack.blocks.private_answer import answer
 from bot.slack.handler_context import HandlerContext, HandlerJob

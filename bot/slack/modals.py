@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from bot.blockkit import plain
 from bot.rules.grammar.job import listed_presets
-from bot.rules.grammar.job_words import LIMIT_WORDS
+from bot.rules.jobs.facet_table import NARROWING
 from bot.rules.policy.policy import Policy
 from bot.rules.pricing import hours_cap
 from bot.rules.pricing.hours_cap import DurationOutcome
@@ -133,7 +133,7 @@ def _more_fields(clouds: Iterable[str], policy: Policy, form: ProvisionForm) -> 
         section("*Limits*"),
         _input("max", "Total cost", _text("$50"), optional=True, hint="The most for everything, such as $50."),
         _input("price", "Hourly price", _text("$2.50"), optional=True, hint="For all GPUs together, such as $2.50."),
-        _input("limits", "Other limits", limits, optional=True, hint=f"Words: {', '.join(LIMIT_WORDS)}."),
+        _input("limits", "Other limits", limits, optional=True, hint=f"Words: {', '.join(NARROWING)}."),
         section("*Work*"),
         _input("work", "Training run", run, optional=True, hint=f"Such as model=7B tokens=2B. Time: {RUN_LONG}."),
         _input("install", "Software", software, optional=True, hint="Installed before your command starts."),

@@ -23,7 +23,7 @@ _ASKS_AMOUNT = frozenset({ReplyCode.AMOUNT_NEEDED, ReplyCode.LIMIT_SPENT})
 #: Refusals that are about the person and not about the request: they may compare its offers all the same.
 _MAY_READ = frozenset(
     {
-        ReplyCode.REQUESTER, ReplyCode.NOT_AN_APPROVER, ReplyCode.OTHER_GROUP, ReplyCode.DELEGATOR_ASKED,
+        ReplyCode.REQUESTER, ReplyCode.NOT_AN_APPROVER, ReplyCode.OTHER_GROUP, ReplyCode.DELEGATOR_REQUESTED,
         ReplyCode.DELEGATOR_UNKNOWN, ReplyCode.GUEST, ReplyCode.LOOKUP_FAILED, ReplyCode.ALREADY_VOTED,
     }
 )  # fmt: skip

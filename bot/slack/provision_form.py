@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from bot.rules.approvals.approvers import Deed
 from bot.rules.grammar.job import everything
+from bot.rules.jobs.job import JobRequest
 from bot.rules.values.phrases import hours, plural, rate
 from bot.services.market.catalog import MarketListing
 from bot.services.plans import planner
@@ -20,7 +21,6 @@ from bot.slack.blocks.offers import place
 from bot.slack.blocks.plan import plan, plan_sections
 from bot.slack.blocks.private_answer import answer
 from bot.slack.handler_context import HandlerContext, HandlerJob
-from ledger.kernel.job import JobRequest
 from providers.gpus.table import GPUS
 
 #: How long the form waits for prices before it opens without them: its trigger is valid for three seconds.

@@ -20,11 +20,11 @@ from bot.services.instances import (
     termination,
     unknown_outcome,
 )
-from bot.services.migrations import progress, savings
 from bot.services.nodes import host_keys, key_writes
 from bot.services.notifications import clock_check
 from bot.services.outbox import dispatch
 from bot.services.plans import run_recorder
+from bot.services.relocation import progress, savings
 from bot.services.reports import digest
 from bot.services.requests import expiry, quoting, waiting
 from bot.services.runtime import idempotency, liveness
@@ -105,7 +105,7 @@ def _cloud_jobs(ctx: Context) -> list[ScheduledJob]:
     table = [ScheduledJob(f"market-{cloud}", market_copy(ctx, cloud), tick_s, drain=False) for cloud in copied]
     for cloud in ctx.providers:
         watch, woken = CloudWatch(ctx, cloud), (ctx.hints.sweep,)
-        table.append(ScheduledJob(f"watch-{cloud}", watch.look, tick_s, woken, drain=False, hurry=watch.hurry))
+        table.append(ScheduledJob(f"reconcile-{cloud}", watch.look, tick_s, woken, drain=False, hurry=watch.hurry))
     return table
 
 
@@ -117,23 +117,23 @@ def jobs(ctx: Context, messenger: Messenger | None, recover: Recover | None) -> 
     tick_s, boot_s, hints = ctx.timing.tick_s, ctx.timing.boot_poll_s, ctx.hints
     asked, bought, shown = (hints.requests,), (hints.instances,), (hints.outbox,)
     table = [
-        ScheduledJob("clock", lambda: clock_check.clock_check_due(ctx), clock_check.LOOK_S, drain=False),
-        ScheduledJob("waits", lambda: waiting.look_due(ctx), tick_s, asked),
+        ScheduledJob("clock-check", lambda: clock_check.clock_check_due(ctx), clock_check.LOOK_S, drain=False),
+        ScheduledJob("waiting-requests", lambda: waiting.look_due(ctx), tick_s, asked),
         ScheduledJob("quotes", lambda: quoting.quote_due(ctx), tick_s, asked, width=WIDTH),
         ScheduledJob("expiry", lambda: expiry.expire_due(ctx), tick_s, asked),
-        ScheduledJob("creates", lambda: launch.send_due(ctx), tick_s, bought, width=WIDTH),
-        ScheduledJob("unclear-creates", lambda: unknown_outcome.resolve_due(ctx), tick_s, bought, width=WIDTH),
+        ScheduledJob("launches", lambda: launch.send_due(ctx), tick_s, bought, width=WIDTH),
+        ScheduledJob("unknown-outcomes", lambda: unknown_outcome.resolve_due(ctx), tick_s, bought, width=WIDTH),
         ScheduledJob("node-sets", lambda: node_sets.broken_sets_due(ctx), tick_s, bought, drain=False),
         ScheduledJob("terminations", lambda: termination.terminate_due(ctx), tick_s, bought, width=WIDTH),
-        ScheduledJob("orders", lambda: power.switch_due(ctx), tick_s, bought, width=WIDTH),
-        ScheduledJob("deadlines", lambda: expiration.deadlines_due(ctx), tick_s, (hints.sessions,)),
-        ScheduledJob("drift", lambda: overspend.overspend_due(ctx), overspend.LOOK_S, (hints.spend,), drain=False),
-        ScheduledJob("agents", lambda: idle_termination.idle_terminations_due(ctx), liveness.LOOK_S, drain=False),
-        ScheduledJob("accounts", lambda: account_incidents.accounts_due(ctx), account_incidents.LOOK_S, drain=False),
+        ScheduledJob("power-actions", lambda: power.switch_due(ctx), tick_s, bought, width=WIDTH),
+        ScheduledJob("expiration", lambda: expiration.deadlines_due(ctx), tick_s, (hints.sessions,)),
+        ScheduledJob("overspend", lambda: overspend.overspend_due(ctx), overspend.LOOK_S, (hints.spend,), drain=False),
+        ScheduledJob("idle", lambda: idle_termination.idle_terminations_due(ctx), liveness.LOOK_S, drain=False),
+        ScheduledJob("incidents", lambda: account_incidents.accounts_due(ctx), account_incidents.LOOK_S, drain=False),
         ScheduledJob("graces", lambda: grace.graces_due(ctx), grace.LOOK_S, bought, drain=False),
         ScheduledJob("shared-queues", lambda: shared_queues.shared_queues_due(ctx), shared_queues.LOOK_S, drain=False),
         ScheduledJob(
-            "overlooked", lambda: operator_reminders.operator_reminders_due(ctx), operator_reminders.LOOK_S, drain=False
+            "reminders", lambda: operator_reminders.operator_reminders_due(ctx), operator_reminders.LOOK_S, drain=False
         ),
         ScheduledJob("host-keys", lambda: host_keys.keys_due(ctx), host_keys.LOOK_S, drain=False),
         ScheduledJob(
@@ -142,23 +142,23 @@ def jobs(ctx: Context, messenger: Messenger | None, recover: Recover | None) -> 
         ScheduledJob("machine-keys", lambda: key_writes.key_writes_due(ctx), key_writes.LOOK_S, (hints.machine_keys,)),
         ScheduledJob("resumes", lambda: resume.resumes_due(ctx), resume.LOOK_S, bought, drain=False),
         ScheduledJob("transfers", lambda: transfer.transfers_due(ctx), transfer.LOOK_S, drain=False),
-        ScheduledJob("migrations", lambda: progress.migrations_due(ctx), progress.LOOK_S, (hints.sessions,)),
-        ScheduledJob("savings", lambda: savings.savings_due(ctx), savings.LOOK_S, drain=False),
-        ScheduledJob("disks", lambda: retained_disks.disks_due(ctx), retained_disks.LOOK_S, drain=False),
-        ScheduledJob("journal-order", EventNumbering(ctx).look, NUMBER_EVERY_S, drain=False),
-        ScheduledJob("seals", lambda: journal.hash_events_due(ctx), ACCRUE_S),
+        ScheduledJob("relocations", lambda: progress.migrations_due(ctx), progress.LOOK_S, (hints.sessions,)),
+        ScheduledJob("cheaper-machines", lambda: savings.savings_due(ctx), savings.LOOK_S, drain=False),
+        ScheduledJob("retained-disks", lambda: retained_disks.disks_due(ctx), retained_disks.LOOK_S, drain=False),
+        ScheduledJob("event-order", EventNumbering(ctx).look, NUMBER_EVERY_S, drain=False),
+        ScheduledJob("hash-chain", lambda: journal.hash_events_due(ctx), ACCRUE_S),
         ScheduledJob("metering", lambda: metering.accrue_due(ctx), ACCRUE_S, drain=False),
         ScheduledJob("webhooks", lambda: delivery.fan_out(ctx), tick_s, (hints.journal,), drain=False),
         ScheduledJob("webhook-deliveries", lambda: delivery.deliver_due(ctx), tick_s, width=delivery.WIDTH),
         ScheduledJob("webhook-log", lambda: delivery.forget_due(ctx), delivery.FORGET_EVERY_S, drain=False),
-        ScheduledJob("runs", run_recorder.RunRecorder(ctx).look, run_recorder.LOOK_S, drain=False),
+        ScheduledJob("run-records", run_recorder.RunRecorder(ctx).look, run_recorder.LOOK_S, drain=False),
         ScheduledJob("digests", lambda: digest.digest_due(ctx), DIGEST_S, drain=False),
-        ScheduledJob("bills", lambda: true_up.reconcile_due(ctx), RECONCILE_S, (hints.clock,), drain=False),
+        ScheduledJob("true-up", lambda: true_up.reconcile_due(ctx), RECONCILE_S, (hints.clock,), drain=False),
         ScheduledJob("cost-ledger", lambda: shared_ledger.import_due(ctx), ACCRUE_S, drain=False),
         ScheduledJob("rollup", lambda: rollup.roll_due(ctx), ROLL_S),
         ScheduledJob("open-spend", lambda: open_spend.settle_due(ctx), open_spend.LOOK_S),
-        ScheduledJob("leftovers", lambda: cleanup.leftovers_due(ctx), cleanup.LOOK_S, (hints.leftovers,), drain=False),
-        ScheduledJob("answers", lambda: idempotency.forget_due(ctx), idempotency.FORGET_EVERY_S, drain=False),
+        ScheduledJob("cleanup", lambda: cleanup.leftovers_due(ctx), cleanup.LOOK_S, (hints.leftovers,), drain=False),
+        ScheduledJob("idempotency-keys", lambda: idempotency.forget_due(ctx), idempotency.FORGET_EVERY_S, drain=False),
     ]
     table += _cloud_jobs(ctx)
     if messenger is not None:

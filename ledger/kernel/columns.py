@@ -1,4 +1,4 @@
-"""Define column types: micro-dollars, aware UTC, enums, job requests, and text that both databases take.
+"""Define column types: micro-dollars, aware UTC, enums, jobs, and text that both databases take.
 
 PostgreSQL refuses a NUL character and half of a surrogate pair, in text and in JSONB, where SQLite stores them. Foreign
 text (a message, a cloud's status) may hold both, and one such character must not make a row unwritable.
@@ -20,8 +20,8 @@ from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.engine import Dialect
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
-from ledger.kernel.job import JobRequest
 from ledger.kernel.money import from_micro, to_micro
+from ledger.kernel.stored_job import StoredJob
 
 E = TypeVar("E", bound=StrEnum)
 
@@ -106,20 +106,17 @@ class Json(TypeDecorator[Any]):
         return storable_json(value)
 
 
-class JobJson(TypeDecorator[JobRequest]):
-    """Store a `JobRequest` as JSON, made storable as it is bound, without the keys, shares and secrets of people.
-
-    The earlier release wrote them here, so they are left out of what is read, too. Their fields stay, empty, for it.
-    """
+class JobJson(TypeDecorator[StoredJob]):
+    """Store the JSON of a job, made storable as it is bound, and wrap it as it is read: nothing is parsed here."""
 
     impl = CHECKED_JSON
     cache_ok = True
 
-    def process_bind_param(self, value: JobRequest | None, dialect: Dialect) -> Any:
-        return None if value is None else storable_json(value.without_people().to_json())
+    def process_bind_param(self, value: StoredJob | None, dialect: Dialect) -> Any:
+        return None if value is None else storable_json(value.json)
 
-    def process_result_value(self, value: Any, dialect: Dialect) -> JobRequest | None:
-        return None if value is None else JobRequest.from_json(value).without_people()
+    def process_result_value(self, value: Any, dialect: Dialect) -> StoredJob | None:
+        return None if value is None else StoredJob(value)
 
 
 class MicroUsd(TypeDecorator[Decimal]):

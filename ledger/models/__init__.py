@@ -38,8 +38,8 @@ from ledger.models.journal import (
     TurnRow,
     UnnumberedEvent,
 )
-from ledger.models.migrations import Migration
 from ledger.models.people import MachineKey, Secret, SessionCredential, Transfer
+from ledger.models.relocations import Migration
 from ledger.models.requests import (
     AdvanceApproval,
     Approval,

@@ -10,9 +10,9 @@ from sqlalchemy import Boolean, CheckConstraint, ForeignKey, Index, Integer, Uni
 from sqlalchemy.orm import Mapped, mapped_column
 
 from ledger.kernel.columns import EnumText, JobJson, Json, MicroUsd, SafeString, SafeText, UtcDateTime
-from ledger.kernel.job import JobRequest
 from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import GrantState, RequestState
+from ledger.kernel.stored_job import StoredJob
 from ledger.models.base import Base, Claimable
 
 
@@ -30,7 +30,8 @@ class Request(Claimable, Base):
     inbox_key: Mapped[str] = mapped_column(SafeString(128), unique=True)
     parent_id: Mapped[str | None] = mapped_column(ForeignKey("requests.id"))
     requester: Mapped[str] = mapped_column(SafeString(96))
-    job: Mapped[JobRequest] = mapped_column(JobJson)
+    #: The JSON of what it asks for. `bot.rules.jobs` knows its fields.
+    job: Mapped[StoredJob] = mapped_column(JobJson)
     reason: Mapped[str] = mapped_column(SafeText, default="")
     channel: Mapped[str] = mapped_column(SafeString(64))
     #: The sentence that says which rule asks for approval, and how many approvers it wants.

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import Any
 
 from sqlalchemy import and_, delete, exists, func, or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -13,6 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from ledger.engine.db import insert_for
 from ledger.kernel.must_end import MustEnd
 from ledger.kernel.states import BILLABLE_INSTANCE, InstanceState, SessionState
+from ledger.kernel.stored_job import StoredJob
 from ledger.models import Consumer, Instance, Mark, Request, Session
 from ledger.queries.recovery.older import Recovery, older_at, orphan_since
 
@@ -34,9 +35,12 @@ class ReplicaMark:
     has_stopped: bool = False
 
 
-async def must_end(tx: AsyncSession, instance_id: str | None = None) -> list[MustEnd]:
+async def must_end(
+    tx: AsyncSession, checkpoint_of: Callable[[StoredJob], str | None], instance_id: str | None = None
+) -> list[MustEnd]:
     """Return every instance that a cloud may bill and that a call can end, or that one; one query.
 
+    `checkpoint_of` reads from a job where its checkpoints are.
     Among them are creates that were sent and whose reply is not stored: the ledger may take no write any more.
     """
     query = (
@@ -54,13 +58,13 @@ async def must_end(tx: AsyncSession, instance_id: str | None = None) -> list[Mus
     )
     if instance_id is not None:
         query = query.where(Instance.id == instance_id)
-    return [_facts(*found) for found in await tx.execute(query)]
+    return [_facts(row, session, checkpoint_of(job), *others) for row, session, job, *others in await tx.execute(query)]
 
 
 def _facts(
     row: Instance,
     session: Session,
-    job: Any,
+    checkpoint: str | None,
     orphan_seen_at: datetime | None,
     older_seen_at: datetime | None,
     behind: str | None,
@@ -84,7 +88,7 @@ def _facts(
         step=row.checkpoint_step,
         step_until=row.checkpoint_until,
         hold_s=row.hold_s,
-        checkpoint=job.checkpoint,
+        checkpoint=checkpoint,
         keep_disk=bool(session.preserve),
         used=row.reachable_at is not None or session.ready_at is not None,
         recovery_since=Recovery(0, orphan_seen_at, older_seen_at).since,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
 from functools import cache
@@ -15,7 +14,6 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.kernel.grant import GrantKind
 from ledger.kernel.ids import first_id
-from ledger.kernel.job import JobRequest
 from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import (
     OPEN_INSTANCE,
@@ -26,6 +24,7 @@ from ledger.kernel.states import (
     RequestState,
     SessionState,
 )
+from ledger.kernel.stored_job import StoredJob
 from ledger.models import (
     AdvanceApproval,
     GrantRow,
@@ -309,14 +308,14 @@ async def limits_of(tx: AsyncSession, request_ids: Collection[str]) -> dict[str,
     return {row.request_id: row for row in rows}
 
 
-async def jobs_of(tx: AsyncSession, request_ids: Collection[str]) -> dict[str, JobRequest]:
-    """Return the jobs of these requests, by their ids, with the names of the secrets that they get now."""
+async def jobs_of(tx: AsyncSession, request_ids: Collection[str]) -> dict[str, tuple[StoredJob, tuple[str, ...]]]:
+    """Return by request its job, and the names of the secrets that it gets now."""
     rows: Any = await tx.execute(select(Request.id, Request.job).where(Request.id.in_(sorted(request_ids))))
     secrets = await secrets_named(tx, request_ids)
-    return {key: replace(job, secrets=secrets.get(key, ())) for key, job in rows.all()}
+    return {key: (job, secrets.get(key, ())) for key, job in rows.all()}
 
 
-async def waiting_jobs(tx: AsyncSession, limit: int) -> list[JobRequest]:
+async def waiting_jobs(tx: AsyncSession, limit: int) -> list[StoredJob]:
     """Return the jobs of requests that wait, the oldest first."""
     waits = select(Request.job).where(Request.state == RequestState.WAITING).order_by(Request.created_at)
     return list(await tx.scalars(waits.limit(limit)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -13,9 +13,9 @@ from sqlalchemy.orm import aliased
 
 from ledger.engine.db import may_lock
 from ledger.kernel.checkpoint_step import WAITS
-from ledger.kernel.job import JobRequest
 from ledger.kernel.states import InstanceState, SessionState
-from ledger.kernel.steps.migration_step import OVER, MigrationStep
+from ledger.kernel.steps.relocation_step import OVER, MigrationStep
+from ledger.kernel.stored_job import StoredJob
 from ledger.models import Instance, Mark, Migration, Node, Request, Session
 from ledger.queries.people.credentials import secrets_named
 from ledger.queries.recovery.older import older_at
@@ -109,7 +109,7 @@ class StartupJob(NamedTuple):
     """Hold what the plan of a start-up is made of. A `step` is that of its migration."""
 
     cloud: str
-    job: JobRequest
+    job: StoredJob
     gpus: int
     step: MigrationStep | None
     saved_from: str | None
@@ -123,6 +123,8 @@ class StartupJob(NamedTuple):
     #: Which machine of its session it is, and whether it was launched beside another one that is kept.
     n: int
     is_beside: bool
+    #: Names of the secrets that it gets.
+    secrets: tuple[str, ...] = ()
 
 
 async def startup_jobs(tx: AsyncSession, instance_ids: Collection[str]) -> dict[str, StartupJob]:
@@ -151,10 +153,7 @@ async def startup_jobs(tx: AsyncSession, instance_ids: Collection[str]) -> dict[
     rows: Any = (await tx.execute(query)).all()
     planned = {instance_id: StartupJob(*columns) for instance_id, *columns in rows}
     secrets = await secrets_named(tx, {one.request_id for one in planned.values()})
-    return {
-        instance_id: one._replace(job=replace(one.job, secrets=secrets.get(one.request_id, ())))
-        for instance_id, one in planned.items()
-    }
+    return {instance_id: one._replace(secrets=secrets.get(one.request_id, ())) for instance_id, one in planned.items()}
 
 
 async def write_checkins(tx: AsyncSession, rows: Sequence[dict[str, Any]]) -> None:

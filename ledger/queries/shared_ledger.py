@@ -44,7 +44,7 @@ class Totals:
     """Hold the sums that several parts of the ledger give for the same money."""
 
     entries: int
-    sealed: int
+    hashed: int
     waiting: int
     raw_usd: Decimal
     rolled_usd: Decimal
@@ -284,7 +284,7 @@ async def totals(tx: AsyncSession) -> Totals:
     balances = {name: debits.get(name, nothing) - given.get(name, nothing) for name in debits.keys() | given.keys()}
     return Totals(
         entries=await tx.scalar(select(func.count()).select_from(LedgerEntry)) or 0,
-        sealed=await tx.scalar(select(func.count()).select_from(EntryHash)) or 0,
+        hashed=await tx.scalar(select(func.count()).select_from(EntryHash)) or 0,
         waiting=await tx.scalar(select(func.count()).select_from(Unrolled)) or 0,
         raw_usd=await tx.scalar(select(TOTAL).where(LedgerEntry.kind.in_(SPENT))) or nothing,
         rolled_usd=await tx.scalar(select(func.sum(Rollup.amount_usd)).where(Rollup.tier == RollupTier.MONTH))

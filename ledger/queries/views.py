@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
+from typing import Any
 
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -14,7 +15,6 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from ledger.core import lock_family
 from ledger.kernel.grant import GrantKind
 from ledger.kernel.ids import bare_id
-from ledger.kernel.job import JobRequest
 from ledger.kernel.states import LIVE_SESSION, OPEN_INSTANCE, UNDECIDED, SessionState
 from ledger.models import (
     AdvanceApproval,
@@ -43,7 +43,7 @@ from ledger.queries.recovery.older import recovery
 from ledger.queries.retained_disks import open_disks
 from ledger.queries.runs.graces import graces_of_sessions
 from ledger.queries.runs.machines import machines
-from ledger.queries.runs.migrations import last_migration_of, migrations_of
+from ledger.queries.runs.relocations import last_migration_of, migrations_of
 from ledger.queries.session_costs import NOTHING, Booked, booked_of, extension_caps, unsettled_of_earlier
 
 SHORTEST_ENDING = 4
@@ -83,11 +83,6 @@ class RequestView:
     in_advance: tuple[AdvanceApproval, ...] = ()
     #: The machine of its session that stopped working and is kept; None where there is none.
     grace: GraceRow | None = None
-
-    @property
-    def job(self) -> JobRequest:
-        """Return the job with its people as they are now, whose keys are left out."""
-        return replace(self.request.job, share=self.shared_with, secrets=self.secrets)
 
     @property
     def machines(self) -> list[Instance]:
@@ -154,9 +149,11 @@ class SessionView:
 
 async def request_view(tx: AsyncSession, request_id: str) -> RequestView:
     """Return the view of one request; LookupError when there is none."""
-    request = await tx.get(Request, request_id)
-    if request is None:
+    limited = select(Request, WaitLimits).outerjoin(WaitLimits, WaitLimits.request_id == Request.id)
+    row: Any = (await tx.execute(limited.where(Request.id == request_id))).one_or_none()
+    if row is None:
         raise LookupError(f"there is no request {request_id}")
+    request, limits = row
     quote = await current_quote(tx, request)
     options: Sequence[Option] = ()
     if quote is not None:
@@ -187,9 +184,9 @@ async def request_view(tx: AsyncSession, request_id: str) -> RequestView:
         waits.older_since is not None,
         (await shared_with(tx, [request.id])).get(request.id, ()),
         (await secrets_named(tx, [request.id])).get(request.id, ()),
-        await tx.get(WaitLimits, request.id) if request.job.may_wait else None,
+        limits,
         await last_migration_of(tx, session.id, request.id) if session is not None else None,
-        tuple(await open_advances(tx, request.id)) if request.job.may_wait else (),
+        tuple(await open_advances(tx, request.id)) if limits is not None else (),
         (await graces_of_sessions(tx, [session.id])).get(session.id) if session is not None else None,
     )
 

@@ -161,4 +161,4 @@ T4=NvidiaTeslaT4 | T4=NvidiaTeslaT4Highmem | P100=NvidiaTeslaP100 | L4=NvidiaL4 
 RTXPRO6000-S=NvidiaRtxPro6000
 """
 
-CLOUDS = {"vast": VAST, "runpod": RUNPOD, "lambda": LAMBDA, "tensordock": TENSORDOCK, "kaggle": KAGGLE}
+SPELLINGS = {"vast": VAST, "runpod": RUNPOD, "lambda": LAMBDA, "tensordock": TENSORDOCK, "kaggle": KAGGLE}

@@ -14,7 +14,7 @@ from functools import lru_cache
 from itertools import combinations
 from types import MappingProxyType
 
-from providers.gpus.data import CLOUDS, SPECS
+from providers.gpus.data import SPECS, SPELLINGS
 from providers.images import Vendor
 
 #: A reported memory size belongs to a nominal one when it differs by at most this share (24 GB cards report 23.6).
@@ -51,7 +51,7 @@ def _number(text: str) -> Decimal | None:
 def _cloud_spellings() -> dict[str, dict[str, tuple[str, ...]]]:
     """cloud → canonical name → its spellings, in the table's order."""
     table: dict[str, dict[str, tuple[str, ...]]] = {}
-    for cloud, block in CLOUDS.items():
+    for cloud, block in SPELLINGS.items():
         names = table.setdefault(cloud, {})
         for entry in re.split(r"[|\n]", block.strip()):
             name, _, spelling = entry.strip().partition("=")

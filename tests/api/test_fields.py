@@ -14,7 +14,7 @@ from bot.api.field_sentences import OTHERWISE, PREDICATES, predicate
 from bot.api.problems import invalid
 from bot.api.schemas import agent, keys, ledger, market, money, operators, requests, sessions, webhooks
 from bot.api.schemas.base import In
-from bot.rules.grammar.job_document import JobDocument
+from bot.rules.jobs.document import JobDocument
 from tests.api.door import DOCUMENT
 
 MODULES = (agent, keys, ledger, market, money, operators, requests, sessions, webhooks)

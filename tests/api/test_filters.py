@@ -9,13 +9,13 @@ from decimal import Decimal
 from bot.api.schemas.market import InventoryQuery
 from bot.cli.commands.inventory import inventory as on_the_command_line
 from bot.rules.grammar.job import everything
-from bot.rules.grammar.job_words import KEYS
 from bot.rules.grammar.parser import ParsedCommand, parse
+from bot.rules.jobs.facet_table import WORD_OF
+from bot.rules.jobs.job import JobRequest
 from bot.rules.policy.policy import Policy
 from bot.rules.viability.compatibility import capability
 from bot.services.market.catalog import MarketListing
 from ledger.engine.db import Database
-from ledger.kernel.job import JobRequest
 from providers.contract import Offer
 from tests.api.door import opened
 from tests.support.clock import SteppedClock
@@ -70,7 +70,7 @@ def _offers(found: MarketListing) -> list[Offer]:
 
 def _word(field: str) -> str:
     """The word of the language that a field of the query says."""
-    return KEYS["memory" if field == "min_vram" else field].key
+    return WORD_OF["memory" if field == "min_vram" else field].key
 
 
 def _said(field: str, value: str) -> str:

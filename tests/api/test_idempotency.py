@@ -47,9 +47,9 @@ NEVER_SPEND = {
     "/agent/v1/checkin": "is a report, whose number counts up",
 }
 REJECT = "/requests/{request}/reject"
-#: A move needs a run that trains and saves, so its own test sends it twice: tests/services/migrations/test_doors.py.
+#: A move needs a run that trains and saves, so its own test sends it twice: tests/services/relocation/test_doors.py.
 MIGRATE = "/api/v1/sessions/{session}/migrate"
-#: These clouds rent out no volumes, so its own test sends it twice: tests/api/rentals/test_volumes.py.
+#: These clouds rent out no volumes, so its own test sends it twice: tests/api/rentals/test_volume_routes.py.
 VOLUMES = "/api/v1/volumes"
 SPEND = {
     path

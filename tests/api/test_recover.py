@@ -98,7 +98,7 @@ async def test_an_older_ledger_is_named_and_accepted_by_administrators_alone(
             await older_ledger.contradicted(tx, clock.now())
         found = (await door.call("POST", "/recover", root)).json()
         assert found["older"] == [age_text(LedgerAge(AgeEvidence.CONTRADICTED))]
-        assert found["held"] == recovery_notice(0, is_older=True)
+        assert found["paused"] == recovery_notice(0, is_older=True)
         await w.run(60, 20)
         assert w.engine.creates == []
         assert (await door.call("POST", "/recover/accept", ida, json={})).status_code == 403

@@ -48,7 +48,7 @@ async def test_more_time_is_asked_for_and_approved_over_rest(db: Database, clock
             body = {"hours": "90m", "reason": "one more epoch"}
             same = {"Idempotency-Key": "more"}
             asked = await door.call("POST", f"/sessions/{session}/extend", atlas, json=body, headers=same)
-            assert (asked.status_code, asked.json()["code"]) == (202, "asked")
+            assert (asked.status_code, asked.json()["code"]) == (202, "extension_requested")
             again = await door.call("POST", f"/sessions/{session}/extend", atlas, json=body, headers=same)
             assert again.json() == asked.json()
             shown = await door.request(ben, asked.json()["request_id"])

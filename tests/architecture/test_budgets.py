@@ -22,9 +22,8 @@ MADE_BY_TOOLS = frozenset(
     {".git", ".venv", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".import_linter_cache", ".hypothesis"}
     | {"__pycache__", "dist", "htmlcov", "site", "var", "build", ".mutants"}
 )
-#: The command table imports a command's module when the command is called, so that `--help` answers at once. The
-#: registry imports a cloud's sandbox only where sandboxes run.
-IMPORTS_BY_NAME = frozenset({"bot/cli/command_table.py", "bot/cli/lazy.py", "providers/registry.py"})
+#: The command table imports a command's module when the command is called, so that `--help` answers at once.
+IMPORTS_BY_NAME = frozenset({"bot/cli/command_table.py", "bot/cli/lazy.py"})
 
 
 def sources() -> list[Path]:

@@ -14,12 +14,12 @@ FOLDERS = {
     "bot/api": "routes schemas",
     "bot/cli": "access commands demo local pages terminal",
     "bot/rules": (
-        "access approvals audit billing budgets checkpoints grammar instances market migrations nodes plans policy "
-        "pricing reports sessions sizing stacks values viability webhooks"
+        "access approvals audit billing budgets checkpoints grammar instances jobs market nodes plans policy pricing "
+        "relocation reports sessions sizing stacks values viability webhooks"
     ),
     "bot/services": (
-        "access approvals audit backups billing budgets checkpoints grants instances market migrations nodes "
-        "notifications outbox people plans recovery reports requests runtime sessions webhooks"
+        "access approvals audit backups billing budgets checkpoints grants instances market nodes "
+        "notifications outbox people plans recovery relocation reports requests runtime sessions webhooks"
     ),
     "ledger": "core engine kernel models queries",
     "providers": "clouds gpus profiles sandbox",

@@ -26,6 +26,7 @@ COMPARES_WITH_THE_CAP = "bot/rules/pricing/hours_cap.py"
 #: other when the policy is read, and an approval stores the policy's limits as they were.
 OTHER_LIMITS = frozenset(
     {
+        "bot/rules/jobs/consumer_limits.py",
         "bot/rules/policy/consumers.py",
         "bot/rules/policy/validation.py",
         "bot/rules/approvals/policy_limits.py",

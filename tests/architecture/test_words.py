@@ -139,6 +139,16 @@ def test_modules_have_the_fields_names() -> None:
     assert {name: word for name, word in wrong.items() if word} == {}
 
 
+def test_what_moves_a_run_is_a_relocation_and_migrations_are_the_schemas() -> None:
+    homes = [path.relative_to(ROOT) for path in files() if "migration" in f"{path.parent.name}_{path.stem}"]
+    assert [path.as_posix() for path in homes if path.parts[0] != "migrations"] == []
+
+
+def test_modules_are_named_by_what_they_do() -> None:
+    """A subject alone is the name of a package; these two once named thirteen modules and three."""
+    assert [path.relative_to(ROOT).as_posix() for path in files() if path.stem in ("volumes", "queue_results")] == []
+
+
 def test_classes_and_functions_have_the_fields_names() -> None:
     found = [
         f"{module.path}:{line} {name}: {word}"

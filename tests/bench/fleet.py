@@ -19,6 +19,8 @@ from typing import Any, cast
 from sqlalchemy import insert, text
 
 from bot.main import GC_THRESHOLDS
+from bot.rules.jobs.job import JobRequest
+from bot.rules.jobs.stored import stored_job
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.timing import Timing
 from bot.rules.values.labels import LabelKey, instance_name
@@ -33,11 +35,11 @@ from bot.wire.checkin import Checkin
 from bot.wiring import assemble
 from ledger.engine.db import Database
 from ledger.kernel.ids import bare_id, new_id
-from ledger.kernel.job import GpuConstraint, JobRequest
 from ledger.kernel.states import GrantState, InstanceState, RequestState, SessionState
 from ledger.models import Approval, Base, GrantRow, Instance, Node, Option, Quote, Request, Session
 from providers.capabilities import Capabilities
 from providers.contract import InstanceStatus, Listing, ObservedInstance, Provider, SshEndpoint
+from providers.gpus.constraint import GpuConstraint
 from tests.bench.databases import Line, on_both
 from tests.bench.market import CLOUDS
 from tests.support.clock import SteppedClock
@@ -48,7 +50,7 @@ AIM_S = 5.0
 SEED = 8
 NOW = datetime(2026, 10, 31, 9, 0, tzinfo=UTC)
 PEOPLE, LABELS, HOURS = 300, 12, 12
-JOB = JobRequest(GpuConstraint(), Decimal(HOURS))
+JOB = stored_job(JobRequest(GpuConstraint(), Decimal(HOURS)))
 ACCOUNT = "a"
 OFFER = {"gpu": "RTX4090", "gpu_count": 1}
 CHUNK = 2_000

@@ -9,8 +9,9 @@ from statistics import median
 
 from bot.cli.demo.demo_stack import Playground, playground
 from bot.practice.reader import button_texts
-from ledger.kernel.job import GpuConstraint, JobRequest
+from bot.rules.jobs.job import JobRequest
 from providers.contract import Provider
+from providers.gpus.constraint import GpuConstraint
 
 ROUNDS = 10
 JOB = JobRequest(GpuConstraint(("RTX4090",), 1, 1), Decimal(2))

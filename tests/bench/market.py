@@ -11,13 +11,14 @@ from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
 from typing import cast
 
+from bot.rules.jobs.job import JobRequest
 from bot.rules.policy.policy import Policy
 from bot.services.market.catalog import Catalog, MarketListing
 from bot.services.market.document import market_page, pieces
-from ledger.kernel.job import GpuConstraint, JobRequest
 from providers.capabilities import BillingRule, BillingStart, Capabilities
 from providers.completeness import AnswerPart
 from providers.contract import Offer, Provider, Stock
+from providers.gpus.constraint import GpuConstraint
 from providers.gpus.table import GPUS
 from tests.support.clock import SteppedClock
 

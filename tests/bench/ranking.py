@@ -18,10 +18,11 @@ from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
+from bot.rules.jobs.job import JobRequest
 from bot.rules.market.ranking import rank
 from bot.rules.policy.policy import Policy
-from ledger.kernel.job import GpuConstraint, JobRequest
 from providers.contract import Offer
+from providers.gpus.constraint import GpuConstraint
 from tests.bench.market import Shelf, offers
 from tests.providers.read_offers import WHOLE
 from tests.support.clock import SteppedClock

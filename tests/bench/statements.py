@@ -143,7 +143,8 @@ class Walk:
     def of(cls, w: World, counted: Statements) -> Walk:
         """Take the table of a whole process. A cloud at which nothing was rented is not listed."""
         table = jobs(w.ctx, w.board, None)
-        watches = {job.name.removeprefix("watch-"): job.run.__self__ for job in table if job.name.startswith("watch-")}  # type: ignore[attr-defined]
+        passes = (job for job in table if job.name.startswith("reconcile-"))
+        watches = {job.name.removeprefix("reconcile-"): job.run.__self__ for job in passes}  # type: ignore[attr-defined]
         return cls(w, counted, table, watches)
 
     async def turn(self, *, every: bool = False) -> None:
@@ -163,8 +164,8 @@ class Walk:
         is_rung = any(hint.is_set() for hint in job.hints)
         if job.name in WORKS_ON:
             return every or job.name in due
-        if job.name.startswith("watch-"):
-            return self._is_listed(job.name.removeprefix("watch-"), is_rung=is_rung)
+        if job.name.startswith("reconcile-"):
+            return self._is_listed(job.name.removeprefix("reconcile-"), is_rung=is_rung)
         return job.name not in self.paced or self.paced[job.name] <= self.w.clock.now() or is_rung
 
     def _is_listed(self, cloud: str, *, is_rung: bool) -> bool:

@@ -19,13 +19,14 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from statistics import mean
 
-from bot.rules.grammar.workload_words import parse
+from bot.rules.jobs.job import JobRequest
+from bot.rules.jobs.work_words import parse
 from bot.rules.market.ranking import rank
 from bot.rules.policy.policy import Policy
 from bot.rules.sizing.throughput import tokens_per_s
-from ledger.kernel.job import GpuConstraint, JobRequest
 from providers.capabilities import BillingRule, Capabilities
 from providers.contract import Offer
+from providers.gpus.constraint import GpuConstraint
 from providers.gpus.table import GPUS
 from tests.providers.read_offers import WHOLE
 

@@ -23,8 +23,8 @@ from typer.testing import CliRunner
 
 from bot.cli.access.job_file import line_of
 from bot.cli.command_table import COMMANDS
+from bot.cli.demo import practice, sandbox
 from bot.cli.lazy import AS_IN_SLACK, build
-from bot.cli.local import practice, sandbox
 from bot.clock import SystemClock
 from bot.practice.app import Practice
 from bot.practice.workspace import Workspace

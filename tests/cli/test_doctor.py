@@ -20,8 +20,8 @@ from bot.services.runtime import agent_archive
 from ledger.engine.db import Database
 from migrations.run import upgrade
 from providers.sandbox.clock import SandboxTiming
+from providers.sandbox.sandboxes import sandboxes
 from providers.sandbox.server import build_app
-from providers.sandboxes import sandboxes
 from tests.cli.test_doors import Terminal, elsewhere, terminal
 from tests.support import rows
 from tests.support.serving import serving

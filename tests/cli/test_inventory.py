@@ -16,8 +16,8 @@ from bot.cli.access import market
 from bot.cli.lazy import build
 from bot.cli.terminal.terminal_tables import print_report
 from bot.clock import SystemClock
-from bot.rules.grammar.market_words import SortKey
 from bot.rules.market.listing import listed
+from bot.rules.market.sort_key import SortKey
 from bot.rules.policy.policy import Policy
 from bot.services.market.answers import CloudAnswer
 from bot.services.market.catalog import MarketListing
@@ -26,8 +26,8 @@ from bot.services.market.market_table import market_table
 from providers import http
 from providers.registry import REGISTRY
 from providers.sandbox.clock import SandboxTiming
+from providers.sandbox.sandboxes import sandboxes
 from providers.sandbox.server import build_app
-from providers.sandboxes import sandboxes
 from tests.cli.test_commands import elsewhere
 from tests.rules.builders import CLOUDS, NOW, job, offer
 from tests.support.serving import serving

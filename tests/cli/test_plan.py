@@ -27,6 +27,8 @@ from bot.cli.lazy import build
 from bot.cli.terminal.terminal_tables import print_report
 from bot.practice.reader import all_text
 from bot.rules.grammar.parser import ParsedCommand, parse
+from bot.rules.jobs.job import JobRequest
+from bot.rules.jobs.stored import job_of
 from bot.rules.market.outlook import percent
 from bot.rules.policy.policy import Policy
 from bot.rules.values.phrases import usd
@@ -45,7 +47,6 @@ from bot.services.plans.tables import plan_table
 from bot.services.runtime.commands import Reply
 from bot.slack.blocks.plan import plan as plan_message
 from ledger.engine.db import Database
-from ledger.kernel.job import JobRequest
 from tests.cli.test_commands import elsewhere
 from tests.cli.test_inventory import clouds
 from tests.slack.conftest import Stage, staged
@@ -204,7 +205,7 @@ async def test_a_described_run_is_rented_for_the_time_that_it_may_take(stage: St
     await planned(stage, "model=1B tokens=30M seq=2048 batch=64")
     await stage.command("alice", "/gpu provision model=1B tokens=30M seq=2048 batch=64")
     (request,) = (await stage.w.books()).requests
-    job = request.job
+    job = job_of(request.job)
     assert job.work == ("model=1B", "tokens=30M", "seq=2048", "batch=64")
     made = await planned(stage, "model=1B tokens=30M seq=2048 batch=64")
     assert made.best is not None
@@ -306,7 +307,7 @@ def test_one_file_is_a_job_for_every_command(tmp_path: Path) -> None:
         ("work:\n  modle: 7B\n", ("job.yaml",), "line 2: work.modle is no key of a job. Did you mean work.model?"),
         ("file_mounts: {/a: {sorce: b}}\n", ("job.yaml",), "file_mounts.sorce is no key of a job. Did you mean file_"),
         ("resources: {zebra: 1}\n", ("job.yaml",), "resources.zebra is no key of a job. The keys there are gpu, disk."),
-        ("zebra: 1\n", ("job.yaml",), "The keys there are words, resources, nodes, candidates,"),
+        ("zebra: 1\n", ("job.yaml",), "The keys there are words, resources, nodes, hours,"),
         (None, ("none.yaml",), "There is no file none.yaml."),
         (None, (".yaml/a.yaml",), "There is no file .yaml/a.yaml."),
         ("hours: 2\n[1, 2", ("job.yaml",), "job.yaml, line 2, cannot be read"),

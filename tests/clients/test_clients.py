@@ -17,8 +17,8 @@ import pytest
 from bot.clock import SystemClock
 from providers.sandbox.clock import SandboxTiming
 from providers.sandbox.engine import SandboxCloud
+from providers.sandbox.sandboxes import sandboxes
 from providers.sandbox.server import build_app
-from providers.sandboxes import sandboxes
 from tests.support.serving import serving
 
 HERE = Path(__file__).parent

@@ -11,15 +11,15 @@ from decimal import Decimal
 from typing import Any
 
 from ledger.kernel.grant import Grant, GrantKind
-from ledger.kernel.job import GpuConstraint
 from providers.capabilities import Capabilities
 from providers.contract import InstanceSpec, InstanceStatus, NotSeen, ObservedInstance, Offer, Provider
+from providers.gpus.constraint import GpuConstraint
 from providers.rate_limits import LocalPacer, Pacer
-from providers.registry import REGISTRY, ProviderEntry
+from providers.registry import ProviderEntry
 from providers.sandbox.clock import SandboxTiming
 from providers.sandbox.engine import CreateCall, Engine, SandboxCloud, TrueInstance
+from providers.sandbox.sandboxes import SANDBOXES, sandboxes
 from providers.sandbox.server import build_app
-from providers.sandboxes import sandboxes
 from tests.contract.recorder import Recorder
 from tests.support.clock import SteppedClock
 from tests.support.serving import serving as served
@@ -200,6 +200,6 @@ def fault_cases() -> list[tuple[str, str, str]]:
     """(cloud, fault of a create, expected error class or "ok") for every cloud of the registry."""
     return [
         (name, fault, expected)
-        for name, entry in REGISTRY.items()
-        for fault, expected in entry.sandbox.FAULTS.creates.items()
+        for name, sandbox in SANDBOXES.items()
+        for fault, expected in sandbox.FAULTS.creates.items()
     ]

@@ -11,12 +11,12 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from ledger.kernel.job import GpuConstraint
 from providers.contract import InstanceStatus
+from providers.gpus.constraint import GpuConstraint
 from providers.registry import REGISTRY
 from providers.sandbox.clock import SandboxTiming
+from providers.sandbox.sandboxes import SANDBOXES, sandboxes
 from providers.sandbox.server import build_app
-from providers.sandboxes import sandboxes
 from tests.contract.recorder import Recorder
 from tests.contract.served import NAME, Bench, Clouds, banner, serving, unpaced
 from tests.providers.read_offers import every_offer
@@ -36,9 +36,9 @@ async def http(clouds: Clouds) -> AsyncIterator[httpx.AsyncClient]:
 async def test_the_overview_names_every_cloud_and_its_faults(http: httpx.AsyncClient) -> None:
     body = (await http.get("/")).json()
 
-    assert set(body["clouds"]) == set(REGISTRY)
-    for name, entry in REGISTRY.items():
-        assert set(body["clouds"][name]["faults"]) == set(entry.sandbox.FAULTS)
+    assert set(body["clouds"]) == set(SANDBOXES)
+    for name, sandbox in SANDBOXES.items():
+        assert set(body["clouds"][name]["faults"]) == set(sandbox.FAULTS)
         assert body["clouds"][name]["armed"] == []
 
 

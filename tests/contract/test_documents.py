@@ -14,12 +14,13 @@ from typing import Any
 
 import pytest
 
-from ledger.kernel.job import GpuConstraint
 from providers.contract import InstanceStatus, NotSeen, Provider, SshEndpoint
 from providers.errors import UnexpectedResponse
+from providers.gpus.constraint import GpuConstraint
 from providers.rate_limits import LocalPacer
 from providers.registry import REGISTRY
 from providers.sandbox.engine import Engine
+from providers.sandbox.sandboxes import SANDBOXES
 from tests.contract.documents import Exchange, documents, needs_documents
 from tests.contract.known_errors import undocumented
 from tests.providers.scripted import answer, playing
@@ -36,7 +37,7 @@ async def reading(cloud: str, *bodies: Any) -> AsyncIterator[Provider]:
     """An adapter whose cloud gives these answers, the last one again and again."""
     clock = SteppedClock()
     async with playing(*map(answer, bodies)) as played:
-        sandbox = REGISTRY[cloud].sandbox(Engine(clock))
+        sandbox = SANDBOXES[cloud](Engine(clock))
         environment = sandbox.environment(f"http://127.0.0.1:{played.port}")
         provider = REGISTRY[cloud].connect(environment, clock, LocalPacer(clock, 0))
         try:

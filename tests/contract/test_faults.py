@@ -10,7 +10,6 @@ import pytest
 
 from bot.rules.policy.timing import Timing
 from bot.services.instances.unknown_outcome import quarantine
-from ledger.kernel.job import GpuConstraint
 from ledger.kernel.network_guard import NetworkInTransaction, transaction_open
 from providers.contract import InstanceStatus, NotSeen
 from providers.errors import (
@@ -22,6 +21,7 @@ from providers.errors import (
     Unavailable,
     UnexpectedResponse,
 )
+from providers.gpus.constraint import GpuConstraint
 from providers.rate_limits import LocalPacer
 from providers.registry import REGISTRY
 from tests.contract.served import DISK_GB, ENV_SECRET, LABEL, NAME, OTHER, Bench, banner, fault_cases

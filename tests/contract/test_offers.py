@@ -6,8 +6,8 @@ from decimal import Decimal
 
 import pytest
 
-from ledger.kernel.job import GpuConstraint
 from providers.errors import NoCapacity, QuotaExceeded
+from providers.gpus.constraint import GpuConstraint
 from providers.gpus.table import GPUS
 from tests.contract.served import DISK_GB, Bench
 from tests.providers.read_offers import every_offer

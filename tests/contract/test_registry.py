@@ -7,13 +7,15 @@ from decimal import Decimal
 import pytest
 from pydantic import ValidationError
 
+from providers import cloud_names
 from providers.capabilities import Capabilities
 from providers.contract import Provider
 from providers.errors import ProviderError
+from providers.gpus.data import SPELLINGS
 from providers.profiles import model
 from providers.registry import PROFILES, REGISTRY, ProviderEntry
 from providers.sandbox.faults import COMMON_FAULTS, PRICE_FAULTS, SSH_FAULTS
-from providers.sandboxes import sandboxes
+from providers.sandbox.sandboxes import SANDBOXES, sandboxes
 from tests.support.clock import SteppedClock
 
 
@@ -28,7 +30,25 @@ def able(entry: ProviderEntry) -> Capabilities:
 
 def test_the_key_is_the_name(entry: ProviderEntry) -> None:
     assert REGISTRY[entry.name] is entry
-    assert entry.sandbox.name == entry.name
+    assert SANDBOXES[entry.name].name == entry.name
+
+
+def test_one_table_has_the_names_of_all_clouds() -> None:
+    assert cloud_names.names() == tuple(REGISTRY)
+    titles = {name: cloud_names.cloud_title(name) for name in (*SPELLINGS, cloud_names.volumes_of("runpod"), "other")}
+    assert titles == {
+        "vast": "Vast",
+        "runpod": "RunPod",
+        "lambda": "Lambda",
+        "tensordock": "TensorDock",
+        "kaggle": "Kaggle",
+        "runpod-volumes": "RunPod",
+        "other": "other",
+    }
+
+
+def test_every_cloud_has_a_sandbox_in_the_same_order() -> None:
+    assert tuple(SANDBOXES) == tuple(REGISTRY)
 
 
 def test_the_profile_has_its_shape_and_agrees_with_the_adapter(entry: ProviderEntry) -> None:
@@ -80,18 +100,19 @@ def test_the_adapter_meets_the_protocol(entry: ProviderEntry) -> None:
 
 def test_every_create_fault_is_a_fault_with_a_known_class(entry: ProviderEntry) -> None:
     classes = {"ok"} | {cls.__name__ for cls in ProviderError.__subclasses__()}
+    faults = SANDBOXES[entry.name].FAULTS
 
-    assert set(entry.sandbox.FAULTS.creates) <= set(entry.sandbox.FAULTS)
-    assert set(entry.sandbox.FAULTS.creates.values()) <= classes
+    assert set(faults.creates) <= set(faults)
+    assert set(faults.creates.values()) <= classes
     sold_out = "QuotaExceeded" if able(entry).free else "NoCapacity"
-    assert {"OutcomeUnknown", sold_out, "RateLimited", "AuthFailed"} <= set(entry.sandbox.FAULTS.creates.values())
+    assert {"OutcomeUnknown", sold_out, "RateLimited", "AuthFailed"} <= set(faults.creates.values())
 
 
 def test_every_common_fault_exists_here(entry: ProviderEntry) -> None:
     foreign = (SSH_FAULTS if not able(entry).ssh else set()) | (PRICE_FAULTS if able(entry).free else set())
-    own = {entry.sandbox.FAULTS.own_name(name) for name in COMMON_FAULTS.keys() - foreign}
+    own = {SANDBOXES[entry.name].FAULTS.own_name(name) for name in COMMON_FAULTS.keys() - foreign}
 
-    assert own <= set(entry.sandbox.FAULTS)
+    assert own <= set(SANDBOXES[entry.name].FAULTS)
 
 
 def test_the_same_seed_gives_the_same_market(entry: ProviderEntry) -> None:

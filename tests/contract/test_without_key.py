@@ -9,10 +9,10 @@ from datetime import timedelta
 import pytest
 import pytest_asyncio
 
-from ledger.kernel.job import GpuConstraint
 from providers.capabilities import PriceSource
 from providers.contract import Provider
 from providers.errors import AuthFailed, InvalidSpec, ProviderError
+from providers.gpus.constraint import GpuConstraint
 from providers.leftovers import Leaves, Leftover
 from providers.registry import REGISTRY
 from tests.contract.served import DISK_GB, Bench, unpaced

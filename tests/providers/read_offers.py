@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ledger.kernel.job import GpuConstraint
 from providers.completeness import COMPLETE, AnswerPart, ProofOfWhole
 from providers.contract import Offer, Provider
+from providers.gpus.constraint import GpuConstraint
 
 #: What a test says about a market that it made up: these are all offers.
 WHOLE = ProofOfWhole(COMPLETE)

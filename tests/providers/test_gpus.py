@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from providers.gpus.data import CLOUDS
+from providers.gpus.data import SPELLINGS
 from providers.gpus.table import GPUS, GpuModel, canonical, closest, lookup, spellings
 
 
@@ -87,7 +87,7 @@ def test_what_clouds_mean(cloud: str, spelling: str, memory: str | None, name: s
 
 @pytest.mark.parametrize("gpu", GPUS.values(), ids=lambda gpu: gpu.name)
 def test_every_spelling_of_every_cloud_leads_back(gpu: GpuModel) -> None:
-    assert set(gpu.spellings) <= set(CLOUDS)
+    assert set(gpu.spellings) <= set(SPELLINGS)
     for cloud, spelled in gpu.spellings.items():
         assert spellings(cloud, gpu.name) == spelled
         for spelling in spelled:
@@ -97,7 +97,7 @@ def test_every_spelling_of_every_cloud_leads_back(gpu: GpuModel) -> None:
 
 
 def test_every_listed_name_is_in_the_table() -> None:
-    for block in CLOUDS.values():
+    for block in SPELLINGS.values():
         entries = [entry for line in block.strip().splitlines() for entry in line.split("|")]
         assert {entry.strip().partition("=")[0] for entry in entries} <= set(GPUS)
 

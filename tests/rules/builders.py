@@ -8,9 +8,10 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from ledger.kernel.job import GpuConstraint, JobRequest
+from bot.rules.jobs.job import JobRequest
 from providers.capabilities import BillingRule, BillingStart, Capabilities
 from providers.contract import Offer, Stock
+from providers.gpus.constraint import GpuConstraint
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 

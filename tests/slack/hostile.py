@@ -10,13 +10,16 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from bot.rules.jobs.facets.limits import SpotPolicy
+from bot.rules.jobs.job import JobRequest
+from bot.rules.jobs.stored import job_of, stored_job
 from bot.rules.market.estimate import Component, Estimate
 from bot.services.market.codec import estimate_to_json, offer_to_json
-from ledger.kernel.job import GpuConstraint, JobRequest, SpotPolicy
 from ledger.kernel.states import InstanceState, OrphanState, RequestState, SessionState
 from ledger.models import Approval, Instance, Option, Orphan, Quote, Request, Session, Token
 from ledger.queries.views import RequestView, SessionView
 from providers.contract import Offer
+from providers.gpus.constraint import GpuConstraint
 from tests.support.clock import START
 
 #: What our own markup may look like: mentions of people we know, groups, channels and dates.
@@ -111,7 +114,7 @@ def requests(state: RequestState | None = None) -> st.SearchStrategy[Request]:
         quote_version=st.integers(0, 9),
         parent_id=st.none() | ids,
         requester=refs,
-        job=jobs(),
+        job=jobs().map(stored_job),
         reason=texts,
         channel=texts,
         rule=texts,
@@ -192,7 +195,7 @@ def request_views(draw: st.DrawFn, state: RequestState | None = None) -> Request
             marks=words if n < 3 else [],
             why=words[0],
             offer=offer_to_json(offer),
-            estimate=estimate_to_json(estimated(offer.price_usd_h or Decimal(0), request.job.hours)),
+            estimate=estimate_to_json(estimated(offer.price_usd_h or Decimal(0), job_of(request.job).hours)),
         )
         for n, offer in enumerate(shown)
     ]

@@ -184,7 +184,7 @@ async def test_nobody_ineligible_extends_a_session_at_any_interface(stage: Stage
         assert "can't" in private(stage, "dave").text or "Only members" in private(stage, "dave").text
         assert [one for one in (await w.books()).requests if one.kind == "extend"] == []
         change(stage, "U0DAVE", deleted=False, is_bot=False, team_id=HOME, is_guest=False)
-        assert (await w.more(request_id, actor=Actor(ActorKind.CONSUMER, "atlas"))).code == "asked"
+        assert (await w.more(request_id, actor=Actor(ActorKind.CONSUMER, "atlas"))).code == "extension_requested"
     assert (await w.end(request_id, dave)).ok
     await w.run(120, 30)
 

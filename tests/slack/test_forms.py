@@ -11,13 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.blockkit import validate_view
-from bot.rules.grammar.job_document import JobDocument
 from bot.rules.grammar.parser import GrammarError, ParsedCommand, parse
+from bot.rules.jobs.document import JobDocument
+from bot.rules.jobs.facets.limits import SpotPolicy
+from bot.rules.jobs.job import JobRequest
 from bot.rules.policy.policy import Policy
 from bot.rules.stacks.stack import STACKS
 from bot.services.plans.job_file import BadJob, read_job
 from bot.slack import forms, modals
-from ledger.kernel.job import JobRequest, SpotPolicy
 
 POLICY = Policy()
 SPEND = modals.ConfirmedSpend(

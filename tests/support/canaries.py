@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from ledger.kernel.clock import Clock
-from providers.sandboxes import sandboxes
+from providers.sandbox.sandboxes import sandboxes
 from tests.support.clock import SteppedClock
 
 #: What a process of the bot is given besides the credentials of the clouds.

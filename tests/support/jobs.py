@@ -19,25 +19,25 @@ from ledger.models import Instance, Notification, Request, Session
 
 #: The jobs without a pace that call no messenger, in the order in which one hands to the next.
 JOBS: dict[str, Callable[[Context], Awaitable[int]]] = {
-    "waits": waiting.look_due,
+    "waiting-requests": waiting.look_due,
     "quotes": quoting.quote_due,
     "expiry": expiry.expire_due,
-    "creates": launch.send_due,
-    "unclear-creates": unknown_outcome.resolve_due,
+    "launches": launch.send_due,
+    "unknown-outcomes": unknown_outcome.resolve_due,
     "terminations": termination.terminate_due,
-    "orders": power.switch_due,
-    "deadlines": expiration.deadlines_due,
+    "power-actions": power.switch_due,
+    "expiration": expiration.deadlines_due,
 }
 #: Which rows each job works on that has no pace of its own, by the job's name: it runs when one is due.
 WORKS_ON: dict[str, tuple[type[Any], frozenset[Any]]] = {
-    "waits": (Request, frozenset({RequestState.WAITING})),
+    "waiting-requests": (Request, frozenset({RequestState.WAITING})),
     "quotes": (Request, frozenset({RequestState.QUOTING})),
     "expiry": (Request, frozenset({RequestState.PENDING})),
-    "creates": (Instance, frozenset({InstanceState.READY, InstanceState.SENDING})),
-    "unclear-creates": (Instance, frozenset({InstanceState.UNKNOWN})),
+    "launches": (Instance, frozenset({InstanceState.READY, InstanceState.SENDING})),
+    "unknown-outcomes": (Instance, frozenset({InstanceState.UNKNOWN})),
     "terminations": (Instance, frozenset({InstanceState.TERMINATING})),
-    "orders": (Instance, frozenset(SWITCHABLE)),
-    "deadlines": (
+    "power-actions": (Instance, frozenset(SWITCHABLE)),
+    "expiration": (
         Session,
         frozenset({SessionState.QUEUED, SessionState.PROVISIONING, SessionState.RUNNING, SessionState.STOPPED}),
     ),

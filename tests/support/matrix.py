@@ -18,6 +18,7 @@ import pytest
 from hypothesis import settings
 
 from providers.registry import REGISTRY
+from providers.sandbox.sandboxes import SANDBOXES
 from tests.support.clock import SteppedClock
 
 CLOUDS = tuple(REGISTRY)
@@ -71,7 +72,7 @@ def clouds_with(**wanted: object) -> list[str]:
     found = []
     for name, entry in REGISTRY.items():
         able = entry.connect({}, SteppedClock()).capabilities
-        if all(getattr(able, key, getattr(entry.sandbox, key, None)) == value for key, value in wanted.items()):
+        if all(getattr(able, key, getattr(SANDBOXES[name], key, None)) == value for key, value in wanted.items()):
             found.append(name)
     return found
 

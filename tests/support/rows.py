@@ -14,6 +14,8 @@ from typing import Any, TypeVar
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from bot.rules.jobs.job import JobRequest
+from bot.rules.jobs.stored import stored_job
 from bot.rules.market.estimate import Component, Estimate
 from bot.rules.values.labels import LabelKey
 from bot.services.market.codec import estimate_to_json, offer_to_json
@@ -23,12 +25,11 @@ from ledger.kernel.entry_kind import EntryKind
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.grant import GrantKind
 from ledger.kernel.ids import new_id
-from ledger.kernel.job import GpuConstraint, JobRequest
 from ledger.kernel.people.credential_kind import CredentialKind
 from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import GrantState, InstanceState, OrphanState, RequestState, SessionState
 from ledger.kernel.steps.grace import AtRisk, Cause
-from ledger.kernel.steps.migration_step import OVER, MigrationStep
+from ledger.kernel.steps.relocation_step import OVER, MigrationStep
 from ledger.models import (
     Approval,
     Base,
@@ -47,6 +48,7 @@ from ledger.models import (
     SessionCredential,
 )
 from providers.contract import Offer
+from providers.gpus.constraint import GpuConstraint
 from tests.support.clock import START
 
 Tx = AsyncSession
@@ -70,7 +72,7 @@ async def _store(tx: Tx, row: Row, values: dict[str, Any]) -> Row:
 
 
 async def request(
-    tx: Tx, state: RequestState = RequestState.PENDING, *, at: datetime = START, **values: Any
+    tx: Tx, state: RequestState = RequestState.PENDING, *, at: datetime = START, job: JobRequest = JOB, **values: Any
 ) -> Request:
     """A request by ADA for two hours of one RTX 4090, due now."""
     row = Request(
@@ -80,7 +82,7 @@ async def request(
         quote_version=0 if state is RequestState.QUOTING else 1,
         inbox_key=f"test-{next(_number)}",
         requester=ADA.ref,
-        job=JOB,
+        job=stored_job(job),
         reason=JOB.reason,
         channel=CHANNEL,
         rule="Needs 1 approval.",

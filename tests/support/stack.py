@@ -28,8 +28,8 @@ from ledger.queries.audit import Books, read_books
 from providers.sandbox.clock import SandboxTiming
 from providers.sandbox.engine import SandboxCloud, truth
 from providers.sandbox.nodes.process_nodes import ProcessNodes
+from providers.sandbox.sandboxes import sandboxes
 from providers.sandbox.server import build_app
-from providers.sandboxes import sandboxes
 from tests.scenarios.processes.processes import Nursery, Served, fork, launch
 from tests.support import canaries
 from tests.support.barriers import Gate, Which

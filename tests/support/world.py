@@ -12,6 +12,7 @@ from typing import Any
 from sqlalchemy import select
 
 from bot.rules.approvals.decision import DeciderFacts
+from bot.rules.jobs.job import JobRequest
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.timing import Timing
 from bot.rules.values.labels import LabelKey
@@ -33,19 +34,19 @@ from ledger.core.inbox import InboxWriter
 from ledger.core.writes import amend
 from ledger.engine.db import Database
 from ledger.kernel.actor import Actor, ActorKind
-from ledger.kernel.job import GpuConstraint, JobRequest
 from ledger.kernel.states import SessionState
 from ledger.models import Instance, Notification, Option, Session
 from ledger.queries.audit import Books, read_books
 from ledger.queries.views import RequestView, SessionView, request_view, session_view
 from providers.cloud_names import machines_of
 from providers.contract import Provider
+from providers.gpus.constraint import GpuConstraint
 from providers.rate_limits import LocalPacer
 from providers.sandbox.clock import SandboxTiming
 from providers.sandbox.engine import Engine, SandboxCloud, TrueInstance, truth
 from providers.sandbox.nodes.process_nodes import ProcessNodes
+from providers.sandbox.sandboxes import sandboxes
 from providers.sandbox.server import build_app
-from providers.sandboxes import sandboxes
 from tests.support.clock import MachineClock, SteppedClock
 from tests.support.jobs import due_jobs, work_off
 from tests.support.serving import adapters, catalog_of

@@ -51,7 +51,7 @@ async def test_the_jobs_alone_carry_a_request_to_a_running_instance(w: World) ->
 async def test_every_cloud_has_a_watch_and_names_are_unique(w: World) -> None:
     found = jobs(w.ctx, w.board, None)
     assert len({job.name for job in found}) == len(found)
-    assert {f"watch-{cloud}" for cloud in w.ctx.providers} <= {job.name for job in found}
+    assert {f"reconcile-{cloud}" for cloud in w.ctx.providers} <= {job.name for job in found}
     assert all(job.every_s > 0 for job in found)
 
 

@@ -14,10 +14,10 @@ from bot.api.problems import FieldProblem, ProblemRaised
 from bot.api.schemas.market import LARGEST_PAGE, CloudOut, CompareIn, CompareOut, InventoryQuery, PlanOut, ProfileOut
 from bot.api.streams import CountedStream, count_one
 from bot.rules.grammar.job import everything
-from bot.rules.grammar.job_document import JobDocument
-from bot.rules.grammar.market_words import SortKey
 from bot.rules.grammar.parser import GrammarError, ParsedCommand, parse
+from bot.rules.jobs.document import JobDocument
 from bot.rules.market.disk import disk_gb
+from bot.rules.market.sort_key import SortKey
 from bot.rules.plans.comparison_text import markdown, to_json
 from bot.rules.policy.policy import Policy
 from bot.rules.values.reply_code import ReplyCode
@@ -218,7 +218,7 @@ def _profile(name: str) -> ProfileOut:
     return ProfileOut(
         cloud=name,
         kind=found.front.kind.value,
-        ends_the_meter=found.front.meter_stop_verb.value,
+        stops_billing=found.front.meter_stop_verb.value,
         spot=found.front.spot_available,
         text=(model.FOLDER / f"{name}.md").read_text(encoding="utf-8"),
     )

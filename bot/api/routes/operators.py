@@ -21,7 +21,7 @@ from bot.api.schemas.operators import (
     EventOut,
     GoneIn,
     InstanceOut,
-    LookedOut,
+    ListingOut,
     OrphanOut,
     PreflightOut,
     RecoveredOut,
@@ -32,10 +32,11 @@ from bot.api.schemas.operators import (
 from bot.api.schemas.sessions import RunOut, StatedRateOut
 from bot.rules.access.scopes import BadHolder, person
 from bot.rules.approvals.decision import DeciderFacts
-from bot.rules.grammar.bad_word import BadWord
-from bot.rules.grammar.job_document import JobDocument, plain
-from bot.rules.grammar.job_words import hours_of
 from bot.rules.instances import recovery_mode
+from bot.rules.jobs.document import JobDocument
+from bot.rules.jobs.facet import plain
+from bot.rules.jobs.words import hours_of
+from bot.rules.values.bad_word import BadWord
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import authorization
 from bot.services.audit import journal
@@ -193,9 +194,9 @@ async def recover(deps: Deps, _who: Admin) -> RecoveredOut:
         rows = [row for row in await every_orphan(tx) if row.state is OrphanState.QUARANTINED]
         waits = await recovery(tx)
     return RecoveredOut(
-        clouds=[LookedOut.of(look, cloud=name) for name, look in zip(ctx.providers, looks, strict=True)],
+        clouds=[ListingOut.of(look, cloud=name) for name, look in zip(ctx.providers, looks, strict=True)],
         waiting=[OrphanOut.model_validate(row) for row in rows],
-        held=recovery_mode.recovery_notice(waits.unknown, is_older=waits.older_since is not None),
+        paused=recovery_mode.recovery_notice(waits.unknown, is_older=waits.older_since is not None),
         older=older.sentences if older is not None else [],
     )
 

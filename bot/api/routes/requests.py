@@ -18,10 +18,11 @@ from bot.api.views import request_out, request_summary
 from bot.rules.access.scopes import BadHolder, Scope, known_person
 from bot.rules.access.sight import Sight
 from bot.rules.approvals.decision import DeciderFacts, Decision
-from bot.rules.grammar.bad_word import BadWord
-from bot.rules.grammar.job_document import JobDocument, plain
-from bot.rules.grammar.job_words import hours_of
+from bot.rules.jobs.document import JobDocument
+from bot.rules.jobs.facet import plain
+from bot.rules.jobs.words import hours_of
 from bot.rules.policy.consumers import of as limits_of
+from bot.rules.values.bad_word import BadWord
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import authorization, sharing, ssh_keys
 from bot.services.access.api_keys import Principal

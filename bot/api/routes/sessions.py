@@ -20,24 +20,24 @@ from bot.api.streams import CountedStream, count_one
 from bot.api.views import login_out, session_out
 from bot.rules.access.sight import Sight
 from bot.rules.approvals.decision import DeciderFacts
-from bot.rules.grammar.bad_word import BadWord
-from bot.rules.grammar.job_document import plain
-from bot.rules.grammar.job_words import hours_of
 from bot.rules.grammar.volume_words import time_h
 from bot.rules.instances.power import PowerAction
+from bot.rules.jobs.facet import plain
+from bot.rules.jobs.words import hours_of
 from bot.rules.nodes.machine_logs import LINES, LINES_MAX, LogSource
+from bot.rules.values.bad_word import BadWord
 from bot.rules.values.command_text import cli_command
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import authorization
 from bot.services.access.api_keys import Principal
 from bot.services.billing.true_up import ranges
 from bot.services.instances import power
-from bot.services.migrations.start import Migrate, migrate
 from bot.services.nodes import login, machine_logs, node_api
+from bot.services.relocation.start import Migrate, migrate
 from bot.services.runtime.commands import AnswerGrace, Extend, Reply, Switch, Terminate
 from bot.services.runtime.commands import FinishSession as WorkDone
-from bot.services.sessions import extension, grace_answers, queue_results, service
-from ledger.kernel.job import volume_of
+from bot.services.sessions import extension, grace_answers, queue_overview, service
+from ledger.kernel.volume_name import volume_of
 from ledger.models import Session
 from ledger.queries.views import session_view, sessions_page
 
@@ -99,7 +99,7 @@ async def session(deps: Deps, who: SessionReader, session: SessionParam) -> Sess
 async def commands(deps: Deps, who: SessionReader, session: SessionParam) -> QueueResultsOut:
     """Show the commands of the session's queue: how each ended, and its share of the bill."""
     row = await session_named(deps, who, session)
-    found = await queue_results.queue_results(deps.ctx, row.id, deps.ctx.clock.now())
+    found = await queue_overview.queue_results(deps.ctx, row.id, deps.ctx.clock.now())
     items = [
         QueueCommandOut.of(
             one.result,

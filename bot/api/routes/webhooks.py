@@ -11,7 +11,7 @@ from bot.api.problems import ProblemRaised, answered
 from bot.api.routes.requests import Cursor, Limit
 from bot.api.schemas.base import Page
 from bot.api.schemas.webhooks import DeliveryOut, ReplayIn, WebhookDone, WebhookIn, WebhookOut
-from bot.rules.webhooks.webhooks import masked
+from bot.rules.webhooks.webhooks import masked, stored_topics
 from bot.services.access import authorization
 from bot.services.webhooks import subscriptions as service
 from ledger.queries.webhooks import deliveries, webhooks
@@ -32,7 +32,10 @@ async def list_webhooks(deps: Deps, who: WebhookOwner) -> list[WebhookOut]:
     names, policy = deps.ctx.names, deps.ctx.policy
     return [
         WebhookOut.of(
-            one, url=one.url if one.actor in mine else masked(one.url), actor_name=names.of(policy, one.actor)
+            one,
+            url=one.url if one.actor in mine else masked(one.url),
+            topics=stored_topics(one.topics),
+            actor_name=names.of(policy, one.actor),
         )
         for one in found
     ]

@@ -48,7 +48,7 @@ class CheckedOut(Out):
 
     ok: bool = Field(description="Whether all is well.")
     entries: int = Field(description="How many entries the ledger has.")
-    sealed: int = Field(description="How many of them are in the hash chain.")
+    hashed: int = Field(description="How many of them are in the hash chain.")
     waiting: int = Field(description="How many of them are not in the hash chain yet.")
     spent_usd: SpentUsd
     head: str = Field(description="The newest hash of the ledger.")

@@ -8,8 +8,8 @@ from pydantic import Base64Bytes, Field
 
 from bot.api.schemas.base import In, Out, optional
 from bot.api.schemas.fields import Kind
-from bot.rules.grammar.job_document import Text
-from bot.rules.grammar.market_words import SORT_HELP
+from bot.rules.jobs.facet import Text
+from bot.rules.market.sort_key import SORT_HELP
 from bot.rules.values.text_table import TextReport
 from bot.services.market.document import CURSOR
 from bot.services.market.offer_fields import Cloud, HowComplete, ListedOn, Sentence, Source
@@ -105,6 +105,6 @@ class ProfileOut(Out):
 
     cloud: Cloud
     kind: Kind
-    ends_the_meter: str = Field(description="Which action stops the billing at this cloud.")
+    stops_billing: str = Field(description="Which action stops the billing at this cloud.")
     spot: bool = Field(description="Whether the cloud sells interruptible (spot) machines.")
     text: str = Field(description="The whole profile, in Markdown.")

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from bot.api.schemas import fields
 from bot.api.schemas.base import In, Out, optional
-from bot.rules.grammar.job_document import JobDocument
+from bot.rules.jobs.document import JobDocument
 from bot.services.instances import unreachable_accounts
 from bot.services.market.offer_fields import Cloud, Code, Id, PricePerHour
 from ledger.kernel.states import InstanceState, OrphanState
@@ -42,7 +42,7 @@ class AuditOut(Out):
     late: list[str] = Field(
         description="The ids of events that were recorded more than an hour after the time that they name."
     )
-    sealed: int = Field(description="How many of them are in the hash chain.")
+    hashed: int = Field(description="How many of them are in the hash chain.")
     heads: dict[str, str] = Field(description="The newest hash of each subject.")
     broken: list[str] = Field(
         description="Events that do not match their hash, in words; empty when nothing was changed."
@@ -159,7 +159,7 @@ class AdoptIn(In):
     )
 
 
-class LookedOut(Out):
+class ListingOut(Out):
     """The result of listing the instances at one cloud."""
 
     cloud: Cloud
@@ -178,9 +178,9 @@ class AcceptIn(In):
 class RecoveredOut(Out):
     """The instances that the clouds list and the ledger does not know; each waits for an operator."""
 
-    clouds: list[LookedOut] = Field(description="The result of each cloud.")
+    clouds: list[ListingOut] = Field(description="The result of each cloud.")
     waiting: list[OrphanOut] = Field(description="The quarantined orphans.")
     older: list[str] = Field(
         default=[], description="How old the ledger is, and each difference from its records; empty where it is none."
     )
-    held: fields.Held = ""
+    paused: fields.Held = ""

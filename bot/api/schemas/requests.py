@@ -31,7 +31,7 @@ class OptionOut(Out, offer_fields.RankedFields):
     outlook: offer_fields.OutlookFields | None = Field(
         default=None, description="Ranges and chances of a described run; null where only hours are known."
     )
-    hold: str = optional("The part of the worst case for a checkpoint hold at the end.", "")
+    checkpoint_hold: str = optional("The part of the worst case for a checkpoint hold at the end.", "")
 
 
 class ApprovalOut(Out):
@@ -75,7 +75,7 @@ class RequestSummary(Out):
 
     id: offer_fields.Id
     kind: fields.Kind
-    asked: str = Field(description="What it asks for, in words.", examples=["4× A100-80GB for 6 hours"])
+    requested: str = Field(description="What is requested, in words.", examples=["4× A100-80GB for 6 hours"])
     parent_id: str | None = Field(
         description="The request that this one belongs to, such as the one whose hours it extends."
     )
@@ -141,7 +141,7 @@ class RequestOut(RequestSummary):
         "The policy's limit, above which hours need that override.", Decimal(12)
     )
     session_id: str | None = Field(description="The id of the session.")
-    held: fields.Held = ""
+    paused: fields.Held = ""
     hint: str = optional("What to know before you approve it, such as that its owner has no SSH key.", "")
 
 

@@ -17,7 +17,7 @@ from ledger.kernel.job_state import JobState
 from ledger.kernel.ports import PortProtocol
 from ledger.kernel.states import SessionState
 from ledger.kernel.steps.grace import AtRisk, Cause, GraceChoice
-from ledger.kernel.steps.migration_step import MigrationStep
+from ledger.kernel.steps.relocation_step import MigrationStep
 
 
 class PortOut(BaseModel):
@@ -180,7 +180,7 @@ class Terms(Out):
     price_cap_usd_h: fields.PriceCap
     total_cap_usd: fields.TotalCap
     replacements_left: int = Field(description="How many replacements are left after a loss.")
-    ends_when_silent: bool = Field(description="Whether it ends when its agent stops checking in.")
+    ends_when_unresponsive: bool = Field(description="Whether it ends when its agent stops checking in.")
     ends_when_idle: bool = Field(description="Whether it ends when its GPUs are idle.")
 
 
@@ -271,7 +271,7 @@ class SessionOut(Out):
     resumed: str = optional("From which checkpoint its replacement continues, and how much work is lost.", "")
     policy: Terms | None = optional("What was approved with its machine, and what may end it early.")
     node_api: NodeApiOut | None = optional("The API of the machine's own agent, for its owner.")
-    held: fields.Held = ""
+    paused: fields.Held = ""
     gpu_check: GpuCheckOut | None = optional("What was found on its machine; null where nobody could log in.")
     ssh: Ssh | None = Field(
         description="How to connect; null while there is no machine, and for everybody but the owner."

@@ -33,7 +33,7 @@ class WebhookOut(Out):
     actor: Actor
     actor_name: str = optional("The name of that person, where it is known.", "")
     url: str = Field(description="The address; of other people's webhooks only the host.")
-    topics: list[str] = Field(description="The topics that it receives; none means all.")
+    topics: list[str] = Field(description="The topics that it receives, with their old names; none means all.")
     note: str = Field(description="A note that distinguishes it from others.")
     everything: bool = Field(description="Whether it receives everybody's events.")
     created_at: CreatedAt

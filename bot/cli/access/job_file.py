@@ -12,10 +12,11 @@ import yaml
 from bot import logs
 from bot.cli.access.job_keys import unknown_keys
 from bot.cli.terminal.screen import fail
-from bot.rules.grammar.bad_word import BadWord
-from bot.rules.grammar.job_document import JobDocument, plain
-from bot.rules.grammar.queue_words import commands_in
-from bot.rules.grammar.workload_words import WORK_KEYS
+from bot.rules.jobs.document import JobDocument
+from bot.rules.jobs.facet import plain
+from bot.rules.jobs.facets.queue import commands_in
+from bot.rules.jobs.work_words import WORK_KEYS
+from bot.rules.values.bad_word import BadWord
 
 _SPACED = re.compile(r"([\w-]+)=([^\"'].*\s.*)", re.ASCII)
 

@@ -7,15 +7,18 @@ from collections.abc import Iterator, Mapping
 import yaml
 
 from bot import logs
-from bot.rules.grammar.bad_word import nearest
-from bot.rules.grammar.job_document import FileMount, Gpu, JobDocument, QueueMatrix, Resources
-from bot.rules.grammar.job_words import KEYS
-from bot.rules.grammar.workload_words import WORK_KEYS
+from bot.rules.jobs.document import JobDocument
+from bot.rules.jobs.facet_table import WORD_OF
+from bot.rules.jobs.facets.gpus import Gpu, Resources
+from bot.rules.jobs.facets.mounts import FileMount
+from bot.rules.jobs.facets.queue import QueueMatrix
+from bot.rules.jobs.work_words import WORK_KEYS
+from bot.rules.values.bad_word import nearest
 
 Path = tuple[str, ...]
 
 _MOUNTS: Path = ("file_mounts",)
-_WORDS = frozenset((*KEYS, *WORK_KEYS))
+_WORDS = frozenset((*WORD_OF, *WORK_KEYS))
 #: Where a mapping of a job file stands → its own keys; `*` is a key that the author of the file chooses.
 _FIELDS: Mapping[Path, tuple[str, ...]] = {
     ("resources", "gpu"): tuple(Gpu.model_fields),

@@ -18,8 +18,8 @@ from bot.cli.terminal.terminal_tables import print_report, show_result
 from bot.cli.terminal.terminal_tables import show as print_answer
 from bot.cli.terminal.views import name_of
 from bot.rules.budgets.budget import CostView, Period
-from bot.rules.grammar.bad_word import near
-from bot.rules.grammar.bad_word import show as quoted
+from bot.rules.values.bad_word import near
+from bot.rules.values.bad_word import show as quoted
 from bot.rules.values.phrases import read_amount, usd
 from bot.rules.values.text_table import TextReport, TextTable
 

@@ -19,7 +19,7 @@ from bot.cli.terminal.options import Columns, IdempotencyKey, Json, Named, Words
 from bot.cli.terminal.screen import agreed, at_terminal, fail, group, prompt
 from bot.cli.terminal.terminal_tables import print_report, show, show_result
 from bot.cli.terminal.views import name_of, request_details
-from bot.rules.values.job_text import machine
+from bot.rules.jobs.job_text import machine
 from bot.rules.values.phrases import rate, read_amount, usd
 from bot.rules.values.reply_code import ReplyCode
 from bot.rules.values.text_table import TextReport
@@ -150,11 +150,11 @@ def _chosen(one: RequestOut, choice: _Choice) -> OptionOut | None:
 
 def _question(one: RequestOut, option: OptionOut | None) -> str:
     if option is None:
-        return f"Approve the {one.asked}?"
+        return f"Approve the {one.requested}?"
     gpus = machine(option.nodes, option.gpu_count, option.gpu, "x")
     what = f"#{option.rank}, {gpus} at {option.cloud} for {rate(option.price_usd_h)}"
     if one.kind != RequestKind.PROVISION:
-        what = f"{one.asked} ({what})"
+        what = f"{one.requested} ({what})"
     return f"Approve {what}: about {usd(option.expected_usd)}, never more than {usd(option.worst_usd)}?"
 
 
@@ -163,7 +163,7 @@ def _with_terms(done: Any, one: RequestOut, option: OptionOut | None, body: Mapp
     if option is None or done["code"] != ReplyCode.APPROVED:
         return done
     is_new = one.kind in RENTS
-    terms = f"{machine(option.nodes, option.gpu_count, option.gpu, 'x')} at {option.cloud}" if is_new else one.asked
+    terms = f"{machine(option.nodes, option.gpu_count, option.gpu, 'x')} at {option.cloud}" if is_new else one.requested
     if not (body["cap_usd"] or body["hours"]):
         terms += f", about {usd(option.expected_usd)}, never more than {usd(option.worst_usd)}"
     named = short_id(one.id if is_new else one.parent_id or one.id)

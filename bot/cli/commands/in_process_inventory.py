@@ -5,7 +5,7 @@ from __future__ import annotations
 from bot.cli.access.market import command_of, marketed, policy_of
 from bot.cli.access.settings import settings
 from bot.rules.grammar.job import everything
-from bot.rules.grammar.market_words import SortKey
+from bot.rules.market.sort_key import SortKey
 from bot.services.market.catalog import MarketListing
 
 

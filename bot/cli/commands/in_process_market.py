@@ -11,14 +11,14 @@ from bot.api.problems import invalid
 from bot.api.routes.market import compared_out, plan_out, work_out
 from bot.cli.access.market import command_of, marketed, policy_of
 from bot.cli.access.settings import fail, settings
-from bot.rules.grammar.job_document import JobDocument
-from bot.rules.grammar.sizing_words import SizingQuestion
+from bot.rules.jobs.document import JobDocument
+from bot.rules.jobs.job import JobRequest
+from bot.rules.market.sizing_question import SizingQuestion
 from bot.rules.policy.policy import Policy
 from bot.services.plans.job_file import BadJob, read_plan
 from bot.services.plans.planner import compare_market
 from bot.services.plans.sizing import plan as make_plan
 from bot.services.plans.work_comparison import compare_work_now
-from ledger.kernel.job import JobRequest
 
 
 def comparison(line: str, words: dict[str, str]) -> Any:

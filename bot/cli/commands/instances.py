@@ -111,7 +111,7 @@ def recover(
         for sentence in found["older"]:
             say(sentence, stderr=True)
         said = f"{where}; {unknown} of ours {'is' if unknown == 1 else 'are'} unknown here."
-        say(f"{said} {found['held']}".strip(), stderr=True)
+        say(f"{said} {found['paused']}".strip(), stderr=True)
     if not found["clouds"]:
         fail("No cloud is set up here, so nothing was looked at. Run `gpu-shopper doctor`.",
              UNAVAILABLE)  # fmt: skip
@@ -161,7 +161,7 @@ def audit(
         show(found)
     if found["broken"]:
         fail(f"The journal was changed: {'; '.join(found['broken'])}.")
-    typer.echo(whole(len(found["events"]), found["sealed"]), err=True)
+    typer.echo(whole(len(found["events"]), found["hashed"]), err=True)
 
 
 def _happened(event: Any, *, is_late: bool) -> str:

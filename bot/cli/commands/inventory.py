@@ -13,9 +13,9 @@ from bot.cli.access.job_file import least_memory, line_of
 from bot.cli.command_table import load
 from bot.cli.terminal.screen import UNAVAILABLE, console, fail
 from bot.cli.terminal.terminal_tables import print_report
-from bot.rules.grammar.bad_word import BadWord
 from bot.rules.grammar.column_words import read_columns
-from bot.rules.grammar.market_words import SORT_HELP
+from bot.rules.market.sort_key import SORT_HELP
+from bot.rules.values.bad_word import BadWord
 from bot.rules.values.text_table import TextReport
 from bot.services.market.document import MarketPage, market_page, pieces
 from bot.services.market.market_table import COLUMNS, COLUMNS_HELP, USUAL, answered, market_table

@@ -81,7 +81,7 @@ def export(file: File = SHARED, since: Annotated[str, typer.Option(help="A day, 
 def verify(as_json: Json = False) -> None:
     """Verify the hash chain of all entries and every sum; exits with 1 when something is wrong."""
     found = spoken(lambda api: api.get("/ledger/verify"))
-    said = f"{found['entries']} entries, {found['sealed']} in the hash chain, {found['waiting']} waiting for it."
+    said = f"{found['entries']} entries, {found['hashed']} in the hash chain, {found['waiting']} waiting for it."
     report = TextReport(lead=said, sentences=(*found["problems"], f"Newest hash: {found['head'] or 'none'}"))
     show(found if as_json else report)
     if not found["ok"]:

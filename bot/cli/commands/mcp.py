@@ -27,13 +27,13 @@ from bot.api.schemas.base import Page
 from bot.api.schemas.money import BudgetOut, CostsOut
 from bot.api.schemas.requests import RequestOut, RequestSummary
 from bot.api.schemas.sessions import SessionOut
-from bot.api.schemas.volumes import VolumeOut
+from bot.api.schemas.volume_schemas import VolumeOut
 from bot.cli.access.api_client import ApiClient, RefusedCall, connected
 from bot.cli.terminal.views import name_of, session_details
 from bot.cli.terminal.wording import when
-from bot.rules.grammar.market_words import SORT_HELP
+from bot.rules.jobs.job_text import machine
+from bot.rules.market.sort_key import SORT_HELP
 from bot.rules.nodes.machine_logs import LINES, LINES_MAX, LogSource
-from bot.rules.values.job_text import machine
 from bot.rules.values.phrases import rate, usd
 from bot.rules.values.reply_code import ReplyCode
 from bot.rules.values.state_text import state_words

@@ -16,8 +16,8 @@ from bot.cli.access.job_file import job_in, line_of
 from bot.cli.command_table import load
 from bot.cli.terminal.screen import UNAVAILABLE, fail, say
 from bot.cli.terminal.terminal_tables import print_report
-from bot.rules.grammar.bad_word import BadWord
 from bot.rules.grammar.column_words import read_columns
+from bot.rules.values.bad_word import BadWord
 from bot.rules.values.phrases import short_hours
 from bot.rules.values.text_table import TextReport
 from bot.services.plans.columns import PLAN_COLUMNS, PLAN_COLUMNS_HELP, USUAL, with_columns

@@ -16,7 +16,7 @@ from bot.cli.terminal.options import IdempotencyKey, Json, plain_id
 from bot.cli.terminal.screen import TIMED_OUT, fail, say
 from bot.cli.terminal.terminal_tables import show
 from bot.clock import SystemClock
-from bot.rules.grammar.job_words import duration
+from bot.rules.jobs.words import duration
 from bot.rules.nodes.machine_logs import LINES, LINES_MAX
 from ledger.kernel.ids import short_id
 

@@ -15,7 +15,7 @@ from bot.cli.terminal.screen import fail, group
 from bot.cli.terminal.screen import say as say_line
 from bot.cli.terminal.terminal_tables import show, show_result
 from bot.cli.terminal.views import time_cell
-from bot.rules.grammar.run_words import workload
+from bot.rules.jobs.facets.work import workload
 from bot.rules.plans.predictions import Prediction, coverage, table
 from bot.rules.sizing.throughput import say
 from ledger.kernel.ids import short_id

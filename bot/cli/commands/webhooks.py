@@ -15,7 +15,7 @@ from bot.cli.terminal.screen import group
 from bot.cli.terminal.terminal_tables import show, show_once, show_result
 from bot.cli.terminal.views import name_of, time_cell
 from bot.rules.values.state_text import words_of
-from bot.rules.webhooks.webhooks import Topic
+from bot.rules.webhooks.webhooks import Topic, topics_of
 from ledger.kernel.states import NotificationState
 
 #: As help shows them: the topics are names of the API.
@@ -28,7 +28,7 @@ WEBHOOKS: ListColumns[Any] = (
     ("webhook", itemgetter("id")),
     ("of", lambda one: one["actor_name"] or name_of(one["actor"])),
     ("address", itemgetter("url")),
-    ("topics", lambda one: " ".join(one["topics"])),
+    ("topics", lambda one: " ".join(sorted(topics_of(one["topics"])))),
     ("state", lambda one: f"off: {one['off_reason']}" if one["off_at"] else "on"),
 )
 LOG: ListColumns[Any] = (

@@ -1,1 +1,1 @@
-"""`gpu-shopper demo`: run everything on one machine."""
+"""The commands of the stage: the demo, and the sandbox clouds and the practice workspace alone."""

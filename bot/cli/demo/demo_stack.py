@@ -41,8 +41,8 @@ from providers.registry import REGISTRY
 from providers.sandbox.clock import SandboxTiming
 from providers.sandbox.engine import SandboxCloud, truth
 from providers.sandbox.nodes.process_nodes import ProcessNodes
+from providers.sandbox.sandboxes import sandboxes
 from providers.sandbox.server import build_app
-from providers.sandboxes import sandboxes
 
 MANIFEST = Path(__file__).resolve().parents[3] / "manifest.yml"
 DEPLOYMENT = "try1"

@@ -14,6 +14,8 @@ from decimal import Decimal
 from bot.practice.driver import Driver
 from bot.practice.model import TEAM_ID, ChatMessage
 from bot.practice.reader import button_texts
+from bot.rules.jobs.job import JobRequest
+from bot.rules.jobs.stored import stored_job
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.tiers import ApprovalTier
 from bot.services.access import ssh_keys
@@ -27,7 +29,6 @@ from ledger.kernel.end_reason import EndReason
 from ledger.kernel.entry_kind import EntryKind
 from ledger.kernel.grant import GrantKind
 from ledger.kernel.ids import new_id
-from ledger.kernel.job import GpuConstraint, JobRequest
 from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import (
     GrantState,
@@ -41,6 +42,7 @@ from ledger.kernel.states import (
 )
 from ledger.models import Approval, GrantRow, Instance, Notification, Request, Session
 from providers.contract import Offer
+from providers.gpus.constraint import GpuConstraint
 
 CHANNEL = "C0GPU"
 #: The team, and the limit of its budget: the rentals below and the running session use 62 % of it.
@@ -172,7 +174,7 @@ def _request(rental: PastRental, request_id: str, owner: Actor, at: datetime, nu
     )
     return Request(
         id=request_id, kind=RequestKind.PROVISION, state=RequestState.APPROVED, quote_version=1,
-        inbox_key=f"demo/{number}", requester=owner.ref, job=job, reason=rental.reason, channel=CHANNEL,
+        inbox_key=f"demo/{number}", requester=owner.ref, job=stored_job(job), reason=rental.reason, channel=CHANNEL,
         rule="Needs 1 approval.", expires_at=at + timedelta(hours=2), created_at=at, decided_at=at,
         decided_by=_person("bob").ref,
     )  # fmt: skip

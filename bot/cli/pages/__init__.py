@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from bot.cli.pages import api, clouds, codes, commands, schemas, settings, unplanned_ends, words
+from bot.cli.pages import api, clouds, codes, commands, schemas, settings, unplanned_ends, webhooks, words
 
 #: File name under `docs/` → the function that writes it.
 PAGES: Mapping[str, Callable[[], str]] = MappingProxyType(
@@ -18,6 +18,7 @@ PAGES: Mapping[str, Callable[[], str]] = MappingProxyType(
         "ids.md": words.ids,
         "capabilities.md": clouds.page,
         "unplanned-ends.md": unplanned_ends.page,
+        "programs/webhooks.md": webhooks.page,
         **clouds.pages(),
         "api.md": api.page,
         "cli.md": commands.page,

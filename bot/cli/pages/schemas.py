@@ -8,7 +8,7 @@ from typing import Literal
 
 from pydantic import BaseModel
 
-from bot.rules.grammar.job_document import JobDocument
+from bot.rules.jobs.document import JobDocument
 from bot.services.plans.deliverables import CostEstimate, InstanceManifest, PlanHead
 
 

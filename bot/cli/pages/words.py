@@ -7,9 +7,10 @@ from datetime import UTC, datetime
 
 from bot.cli.pages.markdown import code, table, whole_page
 from bot.rules.grammar.commands import SUBCOMMANDS
-from bot.rules.grammar.job_words import KEYS, WORDS, Word
-from bot.rules.grammar.run_words import QUESTION_WORDS
-from bot.rules.grammar.workload_words import WORK_WORDS, WorkWord
+from bot.rules.grammar.question_words import QUESTION_WORDS
+from bot.rules.jobs.facet import Word
+from bot.rules.jobs.facet_table import WORD_OF, WORDS
+from bot.rules.jobs.work_words import WORK_WORDS, WorkWord
 from bot.rules.values.labels import COUNTER_LENGTH, DEPLOYMENT_LENGTH, LABEL_LENGTH, MAC_LENGTH
 from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.ids import BASE32, ID_LENGTH, base32
@@ -41,7 +42,7 @@ def grammar() -> str:
         for sub in SUBCOMMANDS
     ]
     words = map(_row, WORDS)
-    work = (_row(word) for word in WORK_WORDS if word.key not in KEYS)
+    work = (_row(word) for word in WORK_WORDS if word.key not in WORD_OF)
     question = map(_row, QUESTION_WORDS)
     return whole_page(
         "The /gpu language",

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from bot.rules.grammar.bad_word import nearest
+from bot.rules.values.bad_word import nearest
 
 #: Words that people bring from Slack or from other tools, and the command that does it here.
 SAME_AS: Mapping[str, str] = MappingProxyType(

@@ -12,7 +12,7 @@ from bot.cli.terminal.listing import ListColumns, ListView, listing
 from bot.cli.terminal.screen import for_people
 from bot.cli.terminal.wording import exact, when
 from bot.rules.instances.checked_gpus import CheckedGpus
-from bot.rules.values.job_text import machine
+from bot.rules.jobs.job_text import machine
 from bot.rules.values.phrases import (
     brief,
     hour_limit,
@@ -53,7 +53,7 @@ def request_list(found: Sequence[RequestSummary], none: str = "There are no requ
     columns: ListColumns[RequestSummary] = (
         ("request", lambda one: short_id(one.id)),
         ("state", _state_now),
-        ("asks for", lambda one: one.asked),
+        ("asks for", lambda one: one.requested),
         ("by", lambda one: one.requester_name or name_of(one.requester)),
         ("expires", lambda one: time_cell(one.expires_at if one.state in open_states else None)),
         ("made", lambda one: time_cell(one.created_at)),
@@ -74,7 +74,7 @@ def request_details(one: RequestOut, *, verbose: bool = False) -> TextReport:
     `verbose` adds the offers' ids, how each total is made, and what was left out.
     """
     by = one.requester_name or name_of(one.requester)
-    lead = f"Request {short_id(one.id)} by {by} for {one.asked} is {state_words(one.state)}."
+    lead = f"Request {short_id(one.id)} by {by} for {one.requested} is {state_words(one.state)}."
     rows = tuple(
         (
             str(option.rank),
@@ -88,7 +88,7 @@ def request_details(one: RequestOut, *, verbose: bool = False) -> TextReport:
         )
         for option in one.options
     )
-    said = [f"#{option.rank} {option.hold}." for option in one.options if option.hold]
+    said = [f"#{option.rank} {option.checkpoint_hold}." for option in one.options if option.checkpoint_hold]
     said += [f"Shared with {', '.join(map(name_of, one.shared_with_names))}."] if one.shared_with else []
     limit = hour_limit(one.max_hours_without_override)
     said += [one.reason and f"Reason: {one.reason}", one.outcome]
@@ -117,7 +117,7 @@ def request_details(one: RequestOut, *, verbose: bool = False) -> TextReport:
         said.append(f"Approve it with its request: `gpu-shopper approve {short_id(one.parent_id)}`.")
     if one.session_id:
         said.append(f"Its session: `gpu-shopper session {short_id(one.id)}`.")
-    said += [one.hint, one.held]
+    said += [one.hint, one.paused]
     head = (*OPTIONS, "offer", "why") if verbose else OPTIONS
     tables = (TextTable(head=head, rows=rows),) if rows else ()
     return TextReport(lead=lead, tables=tables, sentences=tuple(sentence for sentence in said if sentence))
@@ -144,7 +144,7 @@ def session_list(found: Sequence[SessionOut]) -> ListView:
         ("owner", lambda one: one.owner_name or name_of(one.owner)),
         ("job", _job),
     )
-    waits = dict.fromkeys(one.held for one in found if one.held)
+    waits = dict.fromkeys(one.paused for one in found if one.paused)
     return listing("There are no sessions.", columns, found, waits, extra=("per hour", "job"))
 
 
@@ -184,7 +184,7 @@ def state_of(one: SessionOut) -> str:
 def situation(one: RequestOut, session: SessionOut | None) -> str:
     """Say in a few words how far a request or its session is, and what it waits for."""
     now = f"session {state_of(session)}" if session else f"request {state_words(one.state)}{_for_whom(one)}"
-    held = session.held if session else one.held
+    held = session.paused if session else one.paused
     return f"{now}. {held}" if held else now
 
 
@@ -246,7 +246,7 @@ def session_details(one: SessionOut) -> TextReport:
     if one.node_api and answers:
         said += _node_api(one.node_api, short_id(one.request_id))
     ran = f" It ran {_ran(one)}." if one.ran_s is not None else ""
-    said += [one.end_reason, f"Ended {when(one.ended_at)}.{ran}" if one.ended_at else "", one.held]
+    said += [one.end_reason, f"Ended {when(one.ended_at)}.{ran}" if one.ended_at else "", one.paused]
     lead = f"Session {short_id(one.request_id)} of {one.owner_name or name_of(one.owner)} is {state_of(one)}."
     return TextReport(lead=lead, sentences=tuple(filter(None, said)))
 

@@ -20,8 +20,8 @@ from bot.rules.approvals.decision import (
 from bot.rules.policy.policy import Policy
 from bot.rules.values.phrases import Verdict, brief, deny, plural, rate, rates, usd
 from bot.rules.values.reply_code import ReplyCode
-from ledger.kernel.job import GpuConstraint
 from ledger.kernel.states import RequestState
+from providers.gpus.constraint import GpuConstraint
 
 NO_LIMIT = deny(
     ReplyCode.NO_LIMIT,

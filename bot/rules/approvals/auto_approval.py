@@ -78,16 +78,18 @@ def auto_approval(
     if policy.auto_approve_below_usd is None or needed.required > 0:
         return deny(ReplyCode.NOT_COVERED, "")
     if asked_before:
-        return deny(ReplyCode.ASKED_AGAIN, "An earlier approval led to no instance, so a person must approve this.")
+        return deny(ReplyCode.EARLIER_ATTEMPT, "An earlier approval led to no instance, so a person must approve this.")
     if policy.auto_approve_until is None or now.date() > policy.auto_approve_until:
-        return deny(ReplyCode.STANDING_OVER, "The policy's auto-approval has expired, so a person must approve this.")
+        return deny(
+            ReplyCode.AUTO_APPROVAL_EXPIRED, "The policy's auto-approval has expired, so a person must approve this."
+        )
     limit = policy.auto_approve_daily_usd
     if approved_usd + spend.worst_usd > limit:
         sentence = (
             f"The policy auto-approved {usd(approved_usd)} in the last 24 hours, of at most {usd(limit)}. "
             "So a person must approve this."
         )
-        return deny(ReplyCode.STANDING_USED_UP, sentence)
+        return deny(ReplyCode.AUTO_APPROVAL_USED_UP, sentence)
     sentence = (
         f"{needed.rule} {policy.auto_approve_signed_by} signed for that until {policy.auto_approve_until:%Y-%m-%d} "
         f"(policy {fingerprint(policy)})."

@@ -189,7 +189,7 @@ def _in_place_of(policy: Policy, request: RequestFacts, decider: DeciderFacts) -
         return None
     if delegators:
         return deny(
-            ReplyCode.DELEGATOR_ASKED,
+            ReplyCode.DELEGATOR_REQUESTED,
             "You are the requester's delegate, so you can't approve this. Another approver can.",
         )
     if any(not one.known for one in decider.behalf):

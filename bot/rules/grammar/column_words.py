@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from bot.rules.grammar.bad_word import BadWord, near, show
+from bot.rules.values.bad_word import BadWord, near, show
 
 
 def read_columns(text: str, known: Collection[str], usual: tuple[str, ...]) -> tuple[str, ...]:

@@ -6,16 +6,17 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from bot.rules.grammar.bad_word import BadWord
 from bot.rules.grammar.commands import BY_NAME
 from bot.rules.grammar.job import Draft, joined
-from bot.rules.grammar.run_words import QUESTION_WORDS, run_word, workload
+from bot.rules.grammar.question_words import QUESTION_WORDS
 from bot.rules.grammar.sizing_words import refused
+from bot.rules.jobs.facets.work import run_word, workload
+from bot.rules.jobs.job import JobRequest
 from bot.rules.policy.policy import Policy
 from bot.rules.sizing.unsaid import unknown
 from bot.rules.sizing.workload import architecture
+from bot.rules.values.bad_word import BadWord
 from bot.rules.values.text import WordToken
-from ledger.kernel.job import JobRequest
 
 #: The tokens that are compared where nobody said how many.
 PLAIN_TOKENS: Final = "1B"

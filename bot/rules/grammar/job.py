@@ -9,34 +9,26 @@ from decimal import Decimal
 from difflib import get_close_matches
 from typing import Final
 
-from bot.rules.grammar.attempt_words import check_attempts
-from bot.rules.grammar.bad_word import BadWord, near, show
 from bot.rules.grammar.commands import BY_NAME, Subcommand
-from bot.rules.grammar.job_words import (
-    DURATION,
-    KEYS,
-    SPOT_WORDS,
-    WORDS,
-    Fields,
-    cloud_words,
-    read_clouds,
-    read_disk,
-    read_gpus,
-    unknown_gpu,
-)
-from bot.rules.grammar.profile_words import with_config
-from bot.rules.grammar.queue_words import check_queue
-from bot.rules.grammar.run_words import SHARED, run_word, unsaid, work_word
-from bot.rules.grammar.sizing_words import SERVED, refused
-from bot.rules.grammar.workload_words import WORK_KEYS
-from bot.rules.nodes.model_server import MODEL_MISSING, asks_for_server, is_model
-from bot.rules.policy.model_profiles import ModelProfile
+from bot.rules.grammar.sizing_words import refused
+from bot.rules.jobs.facet import Fields
+from bot.rules.jobs.facet_table import FACETS, WORD_OF, WORDS
+from bot.rules.jobs.facets.gpus import read_gpus, unknown_gpu
+from bot.rules.jobs.facets.limits import SPOT_WORDS, cloud_words, read_clouds
+from bot.rules.jobs.facets.profile import machine_of
+from bot.rules.jobs.facets.work import SHARED, run_word, unsaid, work_word
+from bot.rules.jobs.job import JobRequest
+from bot.rules.jobs.serve import MODEL_MISSING, asks_for_server, is_model
+from bot.rules.jobs.words import DURATION
+from bot.rules.jobs.work_words import WORK_KEYS
+from bot.rules.market.sizing_question import SERVED
 from bot.rules.policy.policy import Policy
 from bot.rules.sizing.media_models import media_model
 from bot.rules.sizing.model_shapes import model
 from bot.rules.values import secret_text
+from bot.rules.values.bad_word import BadWord, near, show
 from bot.rules.values.text import UnclosedQuote, WordToken, tokens
-from ledger.kernel.job import GpuConstraint, JobRequest
+from providers.gpus.constraint import GpuConstraint
 from providers.gpus.table import lookup
 
 #: Without a time, offers are compared by the cost of one hour.
@@ -104,12 +96,12 @@ class Draft:
             return self._bare(word)
         key, operator, value = keyed[1].lower().replace("_", "-"), keyed[2], keyed[3].strip()
         work = self.said.get("work", ())
-        found = KEYS.get(key) or KEYS.get(key.replace("-", "_"))
+        found = WORD_OF.get(key) or WORD_OF.get(key.replace("-", "_"))
         if found is None and operator == "=" and run_word(key):
             return {"work": work_word(key, value, work)}
         if found is None:
             known = ", ".join(each.key for each in WORDS)
-            hint = near(key, (*KEYS, *WORK_KEYS))
+            hint = near(key, (*WORD_OF, *WORK_KEYS))
             raise BadWord(f"{show(keyed[1])} is not a known word. Words are {known}.{hint}")
         if not value:
             raise BadWord(f"{found.key}= needs a value; write {found.example}.")
@@ -127,10 +119,10 @@ class Draft:
     def _bare(self, word: WordToken) -> Fields:
         text, lowered, so_far = word.value, word.value.lower(), self._gpu_text
         if word.quoted and " " in text:
-            return KEYS["for"].read(text, self.policy)
+            return WORD_OF["for"].read(text, self.policy)
         for pattern, key in _BARE:
             if pattern.fullmatch(lowered):
-                return KEYS[key].read(lowered.strip("xgpus ") if key == "count" else text, self.policy)
+                return WORD_OF[key].read(lowered.strip("xgpus ") if key == "count" else text, self.policy)
         if lowered in _ALONE:
             return {**_ALONE[lowered]}
         clouds = cloud_words()
@@ -148,7 +140,7 @@ class Draft:
         if _MODEL_SIZE.fullmatch(text) or model(text) or media_model(text):
             return self.look(WordToken(f"model={text}", word.raw, word.position))
         if _COUNTRIES.fullmatch(text):
-            return KEYS["region"].read(text.upper(), self.policy)
+            return WORD_OF["region"].read(text.upper(), self.policy)
         if all(lookup(part) for part in text.split(",")):
             self._gpu_text = text
             return {"names": self._with(read_gpus(text, self.policy)["names"])}
@@ -160,16 +152,11 @@ class Draft:
         return tuple(dict.fromkeys((*before, *names)))
 
     def fill(self) -> None:
-        """Take from the preset and the model's profile whatever no other word says. Raises `BadWord`."""
+        """Take from the preset whatever no other word says, and let each facet complete its part. Raises `BadWord`."""
         self._fill_preset()
-        profile = self.policy.instance_profiles.get(self.said.get("profile", ""))
-        if profile is not None:
-            least = _machine_of(profile, self.policy)
-            disk_gb = max(least.get("disk_gb", 0), self.said.get("disk_gb", 0))
-            self.said = {**least, **self.said, **({"disk_gb": disk_gb} if disk_gb else {})}
-        check_queue(self.said)
-        self.said = with_config(self.said, self.policy)
-        check_attempts(self.said)
+        for facet in FACETS:
+            for complete in facet.complete:
+                self.said = complete(self.said, self.policy)
 
     def _fill_preset(self) -> None:
         name = self.said.pop("preset", None)
@@ -232,16 +219,11 @@ def read_words(text: str, policy: Policy) -> Draft:
     return draft
 
 
-def _machine_of(profile: ModelProfile, policy: Policy) -> Fields:
-    """Return the GPUs and the least disk of a model's profile. Raises `BadWord`."""
-    return {**read_gpus(profile.gpu, policy), **(read_disk(profile.disk, policy) if profile.disk else {})}
-
-
 def check_profiles(policy: Policy) -> Policy:
     """Return this policy, or raise ValueError with a sentence that names the profile and its wrong value."""
     for name, profile in policy.instance_profiles.items():
         try:
-            _machine_of(profile, policy)
+            machine_of(profile, policy)
         except BadWord as error:
             raise ValueError(f"The policy is not usable: instance_profiles.{name}: {error}") from error
     return policy
@@ -255,7 +237,7 @@ def secret_problem(line: str, otherwise: str) -> str:
         words = []
     for word in words:
         key, _, value = word.value.partition("=")
-        read = KEYS.get(key.lower().lstrip("-"))
+        read = WORD_OF.get(key.lower().lstrip("-"))
         if read and (wrong := secret_text.problem(secret_text.field_of(read.key), value)):
             return wrong
     return secret_text.problem(otherwise, line) if secret_text.has_secret(line) else ""
@@ -327,16 +309,16 @@ def pair(key: str, value: str, place: int = 0) -> WordToken:
 
 def _unknown(text: str) -> str:
     lowered = text.lower()
-    if lowered in KEYS:
-        return f"{show(text)} needs a value; write {KEYS[lowered].example}."
+    if lowered in WORD_OF:
+        return f"{show(text)} needs a value; write {WORD_OF[lowered].example}."
     if re.fullmatch(r"-?\d{1,3}|-?\d+\.\d+", text):
         return f"{show(text)} could be anything; write GPUs as 4xA100, hours as 6h and money as $50."
-    if (compared := re.fullmatch(r"([a-z-]+)[<>]=?.*", lowered)) and compared[1] in KEYS:
-        return f"{show(text)} is not understood; write {KEYS[compared[1]].example}."
+    if (compared := re.fullmatch(r"([a-z-]+)[<>]=?.*", lowered)) and compared[1] in WORD_OF:
+        return f"{show(text)} is not understood; write {WORD_OF[compared[1]].example}."
     if re.fullmatch(r"\d+(?:\.\d+)?(?:w|mo|y|weeks?|months?|years?)", lowered):
         return f"{show(text)} is not a time here; write 90m, 6h or 2d."
     if re.search(r"\d", text):
         return unknown_gpu(text)
-    others = get_close_matches(lowered[:40], (*KEYS, *cloud_words(), *SPOT_WORDS), n=1)
+    others = get_close_matches(lowered[:40], (*WORD_OF, *cloud_words(), *SPOT_WORDS), n=1)
     hint = f" Did you mean {others[0]}?" if others else ' A reason is written as for="fine-tune".'
     return f"{show(text)} is not understood.{hint}"

@@ -11,12 +11,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bot.rules.grammar.bad_word import BadWord, nearest, show
 from bot.rules.grammar.commands import BY_NAME, SUBCOMMANDS, CommandShape, Subcommand
 from bot.rules.grammar.compare_words import compares_work, work_to_compare
 from bot.rules.grammar.job import Draft, joined, pair, secret_problem
-from bot.rules.grammar.job_words import WORDS
-from bot.rules.grammar.market_words import read_sort
+from bot.rules.grammar.question_words import question, question_word
 from bot.rules.grammar.readers import (
     VALUE_SEEN,
     ParsedCommand,
@@ -39,10 +37,12 @@ from bot.rules.grammar.readers import (
     read_topic,
     read_transfer,
 )
-from bot.rules.grammar.run_words import question, question_word
 from bot.rules.grammar.sizing_words import chooses_model, sizing_question
 from bot.rules.grammar.volume_words import read_volume
+from bot.rules.jobs.facet_table import WORDS
+from bot.rules.market.sort_key import read_sort
 from bot.rules.policy.policy import Policy
+from bot.rules.values.bad_word import BadWord, nearest, show
 from bot.rules.values.private_keys import looks_private
 from bot.rules.values.reply_code import ReplyCode
 from bot.rules.values.secret_text import field_of, problem

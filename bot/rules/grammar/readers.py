@@ -8,17 +8,17 @@ from datetime import date
 from decimal import Decimal
 
 from bot.rules.access.scopes import BadHolder, known_person, person
-from bot.rules.grammar.bad_word import BadWord, near, show
 from bot.rules.grammar.commands import BY_NAME, DONE_WORDS, Subcommand
-from bot.rules.grammar.job_words import read_clouds
-from bot.rules.grammar.market_words import SortKey
-from bot.rules.grammar.sizing_words import SizingQuestion
+from bot.rules.jobs.facets.limits import read_clouds
+from bot.rules.jobs.job import JobRequest
+from bot.rules.market.sizing_question import SizingQuestion
+from bot.rules.market.sort_key import SortKey
 from bot.rules.plans.comparison import ComparisonQuestion
 from bot.rules.policy.policy import Policy
+from bot.rules.values.bad_word import BadWord, near, show
 from bot.rules.values.secret_names import name_problem
 from bot.rules.values.text import WordToken
 from ledger.kernel.actor import Actor
-from ledger.kernel.job import JobRequest
 from providers import cloud_names
 
 #: Said where a value may have been typed behind a name.

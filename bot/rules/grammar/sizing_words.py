@@ -3,36 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
-from bot.rules.grammar.bad_word import BadWord
-from bot.rules.grammar.run_words import workload
+from bot.rules.jobs.facets.work import workload
+from bot.rules.jobs.job import JobRequest
+from bot.rules.market.sizing_question import SERVED, SizingQuestion
 from bot.rules.policy.policy import Policy
 from bot.rules.sizing.workload import WorkKind, Workload
+from bot.rules.values.bad_word import BadWord
 from bot.rules.values.phrases import short_hours
-from ledger.kernel.job import GpuConstraint, JobRequest
+from providers.gpus.constraint import GpuConstraint
 
-SERVED = "served-tokens"
 _EXAMPLE = "plan budget=$500 served-tokens=10B"
 #: Fields that name a machine: together with hours they ask for a rental, not for a model.
 _MACHINE = frozenset([*GpuConstraint.__dataclass_fields__, "offer_id"])
 #: Numbers of a run that describe its model.
 _OF_MODEL = ("model", "total_params", "active_params", "layers", "width", "heads")
-
-
-@dataclass(frozen=True, slots=True)
-class SizingQuestion:
-    """Hold a budget for which a model is to be sized.
-
-    `job` has every limit that was said, and in `work` all words of the run but the model; `work` is that run, in which
-    `tokens` are the data that there are, `served_tokens` what the model serves later, `goal_hours` the time there is.
-    """
-
-    job: JobRequest
-    budget_usd: Decimal
-    work: Workload
 
 
 def describes_model(work: Workload) -> bool:

@@ -7,12 +7,14 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any
 
-from bot.rules.grammar.bad_word import BadWord, near, show
 from bot.rules.grammar.commands import Subcommand
-from bot.rules.grammar.job_words import duration, read_clouds, read_regions
 from bot.rules.grammar.readers import ParsedCommand, Wrong, end
-from bot.rules.policy import job_bounds, volumes
+from bot.rules.jobs import network_volume
+from bot.rules.jobs.facets.limits import read_clouds, read_regions
+from bot.rules.jobs.words import duration
+from bot.rules.policy import job_bounds, volume_checks
 from bot.rules.policy.policy import Policy
+from bot.rules.values.bad_word import BadWord, near, show
 from bot.rules.values.text import WordToken
 
 ACTIONS = ("create", "list", "extend", "delete")
@@ -34,7 +36,7 @@ def read_volume(sub: Subcommand, words: list[WordToken], line: str, policy: Poli
     if not rest:
         raise Wrong(end(line), f"Name the volume, as in volume {action} data.")
     name = rest[0].value.lower()
-    if wrong := volumes.bad_name(name):
+    if wrong := volume_checks.bad_name(name):
         raise Wrong(rest[0], wrong.sentence)
     if action == "create":
         return _create(sub, name, rest[1:], line, policy)
@@ -59,7 +61,7 @@ def time_h(text: str) -> Decimal:
     hours = duration(text)
     if hours is None:
         raise BadWord(f"{show(text)} is not a time; write 14d or 36h.")
-    if wrong := volumes.bad_time(hours):
+    if wrong := volume_checks.bad_time(hours):
         raise BadWord(wrong.sentence)
     return hours
 
@@ -105,7 +107,9 @@ def _create(sub: Subcommand, name: str, words: list[WordToken], line: str, polic
     why = " ".join(reason)
     if wrong := job_bounds.reason(why, policy):
         raise Wrong(words[1], wrong.sentence)
-    return ParsedCommand(sub.name, volumes.job_of(name, size, **said, reason=why), target=name, action="create")
+    return ParsedCommand(
+        sub.name, network_volume.volume_job(name, size, **said, reason=why), target=name, action="create"
+    )
 
 
 def _extend(sub: Subcommand, name: str, words: list[WordToken], line: str) -> ParsedCommand:

@@ -6,9 +6,10 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Final
 
-from bot.rules.values.phrases import cloud_title, plural, rate, usd
 from bot.rules.values.phrases import hours as say_hours
+from bot.rules.values.phrases import plural, rate, usd
 from ledger.kernel import money
+from providers.cloud_names import cloud_title
 from providers.errors import AuthFailed, InsufficientFunds, QuotaExceeded
 
 _WHY: Final = {

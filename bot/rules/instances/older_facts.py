@@ -9,9 +9,9 @@ from datetime import datetime
 from pydantic import TypeAdapter
 
 from bot.rules.instances.ledger_age import AgeEvidence, EpochEntry, LedgerAge, age_text
-from bot.rules.values.phrases import cloud_title
 from ledger.kernel.ids import short_id
 from ledger.kernel.must_end import MustEnd
+from providers.cloud_names import cloud_title
 
 
 @dataclass(frozen=True, slots=True)

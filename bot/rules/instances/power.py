@@ -56,7 +56,9 @@ def judge(
                 ReplyCode.CANNOT_RESTART, f"{cloud} has no restart. Restart the program inside the machine instead."
             )
         stays = "Restarting. You still pay for the GPU meanwhile"
-        return Verdict(True, ReplyCode.ORDERED, f"{stays}. {survival}" if survival else f"{stays}, and the disk stays.")
+        return Verdict(
+            True, ReplyCode.POWER_ACTION, f"{stays}. {survival}" if survival else f"{stays}, and the disk stays."
+        )
     if not able.stop:
         sentence = f"{cloud} can't stop a machine. Only ending the session stops the cost, and that deletes the disk."
         return deny(ReplyCode.CANNOT_STOP, sentence)
@@ -65,7 +67,7 @@ def judge(
             "Starting. Once it runs, you pay for the GPU again, up to the approved amount. "
             "Its owner is notified when it answers."
         )
-        return Verdict(True, ReplyCode.ORDERED, said)
+        return Verdict(True, ReplyCode.POWER_ACTION, said)
     if able.billing.gpu_while_stopped:
         sentence = f"{cloud} bills the GPU of a stopped machine, too. Only ending the session saves money."
         return deny(ReplyCode.STOP_SAVES_NOTHING, sentence)
@@ -75,4 +77,4 @@ def judge(
     deleted = f"The disk is deleted at {end}." if end and not outlives else ""
     warning = "Somebody else may rent the GPU meanwhile, so a start can fail."
     said = f"Stopping. From now on {disk}."
-    return Verdict(True, ReplyCode.ORDERED, " ".join(filter(None, (said, deleted, survival, warning))))
+    return Verdict(True, ReplyCode.POWER_ACTION, " ".join(filter(None, (said, deleted, survival, warning))))

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from bot.rules.grammar.run_words import workload_of
+from bot.rules.jobs.facets.work import workload_of
+from bot.rules.jobs.job import JobRequest
 from bot.rules.market.disk import disk_gb
 from bot.rules.policy.policy import Policy
 from bot.rules.sizing.workload import Precision, WorkKind
-from ledger.kernel.job import JobRequest
 
 _TYPE, _PRECISION = "type", "precision"
 _LIGHTER: Mapping[WorkKind, tuple[WorkKind, ...]] = {

@@ -18,12 +18,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bot.rules.grammar.run_words import workload_of
+from bot.rules.jobs.facets.work import workload_of
+from bot.rules.jobs.job import JobRequest
 from bot.rules.market.filters import filtered, unfit
 from bot.rules.policy.policy import Policy
 from bot.rules.viability.compatibility import Needs
 from ledger.kernel import money
-from ledger.kernel.job import JobRequest
 from providers.contract import Offer, Stock
 
 Floats = NDArray[np.float64]

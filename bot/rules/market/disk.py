@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from bot.rules.grammar.run_words import workload, workload_of
+from bot.rules.jobs.facets.work import workload, workload_of
+from bot.rules.jobs.job import JobRequest
+from bot.rules.jobs.serve import model_server
 from bot.rules.market.filters import stack_of
-from bot.rules.nodes.model_server import model_server
 from bot.rules.policy.policy import Policy
 from bot.rules.sizing.workload import Workload
 from bot.rules.viability.host import IMAGE_GB, run_disk
-from ledger.kernel.job import JobRequest
 
 
 def disk_gb(job: JobRequest, policy: Policy) -> int:

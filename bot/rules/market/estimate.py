@@ -34,6 +34,7 @@ from decimal import Decimal
 from typing import Any
 
 from bot.rules.checkpoints.verification import CheckpointHold, reserve
+from bot.rules.jobs.job import JobRequest
 from bot.rules.market.data_moved import data_said
 from bot.rules.market.outlook import RunOutlook, outlook
 from bot.rules.market.parts import (
@@ -50,7 +51,7 @@ from bot.rules.market.parts import (
     wall_h,
 )
 from bot.rules.market.traffic import RunTraffic
-from bot.rules.policy import volumes
+from bot.rules.policy import volume_checks
 from bot.rules.policy.policy import Policy
 from bot.rules.pricing.spend_limits import bad_price
 from bot.rules.sizing.interruptions import Loss, loss
@@ -60,7 +61,6 @@ from bot.rules.values.phrases import about_hours, plural, usd
 from bot.rules.values.phrases import hours as say_hours
 from bot.rules.viability.interconnect import slow_host
 from ledger.kernel import money
-from ledger.kernel.job import JobRequest
 from providers.capabilities import BillingRule, BillingStart, Capabilities
 from providers.contract import Offer
 
@@ -141,7 +141,7 @@ def estimate(
         components = (*components, Component("hold", _ZERO, hold_usd))
     notices_usd = _ZERO
     if job.makes_volume:
-        notices_usd = volumes.notices_usd(offer.price_usd_h or _ZERO, policy, grows=capabilities.volume_grows)
+        notices_usd = volume_checks.notices_usd(offer.price_usd_h or _ZERO, policy, grows=capabilities.volume_grows)
         components = (*components, Component("notices", _ZERO, notices_usd))
     found = Estimate(
         best_usd=expected,
@@ -155,7 +155,7 @@ def estimate(
         assumptions=(*basis, *_assumptions(offer, policy, capabilities, likely)),
         **({} if run is None else _of_the_run(run)),
         data="" if run is None else data_said(offer, run, likely),
-        notices=volumes.notices_line(job.disk_gb, usd(notices_usd), policy, grows=capabilities.volume_grows)
+        notices=volume_checks.notices_line(job.disk_gb, usd(notices_usd), policy, grows=capabilities.volume_grows)
         if notices_usd
         else "",
     )

@@ -10,14 +10,15 @@ from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
 
-from bot.rules.grammar.run_words import workload_of
+from bot.rules.jobs.facets.limits import SpotPolicy
+from bot.rules.jobs.facets.work import workload_of
+from bot.rules.jobs.job import JobRequest
 from bot.rules.market.estimate import unpriced
 from bot.rules.policy.policy import Policy
 from bot.rules.stacks.stack import STACKS, Stack
 from bot.rules.values.phrases import plural
 from bot.rules.viability.compatibility import Needs, capability, obstacle
 from bot.rules.viability.obstacles import SENTENCES, Obstacle
-from ledger.kernel.job import JobRequest, SpotPolicy
 from providers.contract import Offer, Stock
 
 EXAMPLES = 3

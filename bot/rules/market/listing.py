@@ -11,13 +11,13 @@ from typing import overload
 
 import numpy as np
 
-from bot.rules.grammar.market_words import SortKey
+from bot.rules.jobs.job import JobRequest
 from bot.rules.market.columns import Indices, kinds
 from bot.rules.market.filters import in_region
 from bot.rules.market.ranking import OrderedMarket, ordered
+from bot.rules.market.sort_key import SortKey
 from bot.rules.policy.policy import Policy
 from bot.rules.values.phrases import plural
-from ledger.kernel.job import JobRequest
 from providers.capabilities import Capabilities
 from providers.completeness import ProofOfWhole
 from providers.contract import Offer

@@ -12,11 +12,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
-from bot.rules.grammar.sizing_words import SERVED, SizingQuestion
+from bot.rules.jobs.job import JobRequest
 from bot.rules.market.filters import Excluded
 from bot.rules.market.own_history import NO_HISTORY, OwnHistory
 from bot.rules.market.parts import Scenario, chance_in, parts, scenarios, wall_h
 from bot.rules.market.ranking import RankedOption, ordered, rank
+from bot.rules.market.sizing_question import SERVED, SizingQuestion
 from bot.rules.policy.policy import Policy
 from bot.rules.pricing.hours_cap import SHORTEST_HOURS
 from bot.rules.sizing.run_time import RunTime, run_time
@@ -32,7 +33,6 @@ from bot.rules.sizing.throughput_data import RANGE_SIGMAS
 from bot.rules.sizing.workload import WorkKind, Workload
 from bot.rules.viability.host import host_gb, run_disk, too_little
 from bot.rules.viability.interconnect import host_speed
-from ledger.kernel.job import JobRequest
 from providers.capabilities import Capabilities
 from providers.contract import Offer
 from providers.gpus.table import GPUS

@@ -7,7 +7,6 @@ from typing import Any
 
 from bot.rules.values.phrases import plural
 from ledger.kernel import money
-from ledger.kernel.job import JobRequest
 from providers.contract import Offer
 
 #: What an offer costs: each machine of a set costs it.
@@ -43,18 +42,6 @@ def of_one(offer: Offer) -> Offer:
 def _prices(offer: Offer) -> dict[str, Any]:
     found = {name: getattr(offer, name) for name in _PRICES}
     return {name: usd for name, usd in found.items() if usd is not None}
-
-
-def refused(cloud: str, single_node: str, job: JobRequest) -> str:
-    """Say why a cloud rents out no such machines together; "" where it may, or where one is all that is asked for.
-
-    Clouds whose machines stay alone rent each of them out by an offer of its own, which nobody else can have.
-    """
-    if job.nodes == 1 or not single_node:
-        return ""
-    if job.queue:
-        return f"{cloud} can't rent {plural(job.nodes, 'machine')} of one offer: each of its offers is one machine."
-    return f"{cloud} can't rent {plural(job.nodes, 'machine')} as one set: {single_node}."
 
 
 def without_links(cloud: str, nodes: int) -> str:

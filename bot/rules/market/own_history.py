@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from bot.rules.nodes.startup_plan import plan_startup
+from bot.rules.jobs.job import JobRequest
+from bot.rules.jobs.startup_plan import plan_startup
 from bot.rules.sizing.run_time import RunTime
 from bot.rules.sizing.start_times import NO_TIMES, OwnTimes
 from bot.rules.sizing.throughput import FinishedRun
-from ledger.kernel.job import JobRequest
 from providers.capabilities import Capabilities
 
 

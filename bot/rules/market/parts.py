@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, Decimal
 
+from bot.rules.jobs.job import JobRequest
 from bot.rules.market.own_sessions import blended
 from bot.rules.market.traffic import RunTraffic, traffic
 from bot.rules.policy.policy import Policy
@@ -15,7 +16,6 @@ from bot.rules.sizing.interruptions import loss, lost_within
 from bot.rules.sizing.run_time import RunTime
 from bot.rules.sizing.throughput import RunHours
 from ledger.kernel import money
-from ledger.kernel.job import JobRequest
 from providers.capabilities import BOOT_DEADLINE_S, BillingRule, BillingStart, Capabilities
 from providers.contract import Offer
 

@@ -14,6 +14,8 @@ from decimal import Decimal
 
 import numpy as np
 
+from bot.rules.jobs.facets.limits import SpotPolicy
+from bot.rules.jobs.job import JobRequest
 from bot.rules.market.columns import Floats, Indices, Prices, examples, kind_names, kinds, plain
 from bot.rules.market.estimate import Estimate, estimate
 from bot.rules.market.filters import EXCLUSIONS, Excluded, excluded, needs_by_cloud, reason, terms
@@ -30,7 +32,6 @@ from bot.rules.values.phrases import reliability as reliability_said
 from bot.rules.viability.compatibility import Needs
 from bot.rules.viability.compatibility import in_short as refused_because
 from bot.rules.viability.obstacles import Obstacle
-from ledger.kernel.job import JobRequest, SpotPolicy
 from providers.capabilities import Capabilities, PortAccess
 from providers.completeness import ProofOfWhole
 from providers.contract import Offer

@@ -7,16 +7,18 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
+from bot.rules.jobs.facets.limits import SpotPolicy
+from bot.rules.jobs.job import JobRequest
 from bot.rules.market.alternatives import alternatives, other_formats
 from bot.rules.market.ranking import ordered
 from bot.rules.market.scoring import Scored
 from bot.rules.policy.policy import Policy
 from bot.rules.values.phrases import FREE, plural, usd
 from ledger.kernel import money
-from ledger.kernel.job import GpuConstraint, JobRequest, SpotPolicy
 from providers.capabilities import Capabilities
 from providers.completeness import ProofOfWhole
 from providers.contract import Offer
+from providers.gpus.constraint import GpuConstraint
 from providers.gpus.table import GPUS
 
 _ZERO = Decimal(0)

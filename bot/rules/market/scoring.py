@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
-from bot.rules.grammar.run_words import workload_of
+from bot.rules.jobs.facets.work import workload_of
+from bot.rules.jobs.job import JobRequest
 from bot.rules.market.own_history import NO_HISTORY, OwnHistory
 from bot.rules.market.parts import Scenario, chance_in, ends_h, parts, reliability, scenarios, wall_h
 from bot.rules.policy.policy import Policy
@@ -21,7 +22,6 @@ from bot.rules.viability.host import host_gb, too_little
 from bot.rules.viability.interconnect import host_speed
 from bot.rules.viability.obstacles import Obstacle
 from ledger.kernel import money
-from ledger.kernel.job import JobRequest
 from providers.capabilities import Capabilities
 from providers.contract import Offer, Stock
 

@@ -9,12 +9,14 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Final
 
-from bot.rules.grammar.wait_words import resolve
+from bot.rules.jobs.facets.limits import SpotPolicy
+from bot.rules.jobs.job import JobRequest
+from bot.rules.jobs.moments import resolve
 from bot.rules.policy.policy import Policy
 from bot.rules.sizing.interruptions import lost_within
 from bot.rules.values.phrases import hours as say_hours
 from ledger.kernel import money
-from ledger.kernel.job import GpuConstraint, JobRequest, SpotPolicy
+from providers.gpus.constraint import GpuConstraint
 
 #: How long a request waits that does not say until when.
 USUAL: Final = timedelta(hours=24)

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
-from bot.rules.grammar.run_words import workload_of
+from bot.rules.jobs.facets.work import workload_of
+from bot.rules.jobs.job import JobRequest
 from bot.rules.market.filters import EXCLUSIONS
 from bot.rules.market.own_history import NO_HISTORY, OwnHistory
 from bot.rules.market.ranking import RankedOption, rank
@@ -14,7 +15,6 @@ from bot.rules.policy.policy import Policy
 from bot.rules.sizing.run_time import run_time
 from bot.rules.sizing.workload import Workload
 from bot.rules.viability.obstacles import Obstacle
-from ledger.kernel.job import JobRequest
 from providers.capabilities import Capabilities
 from providers.contract import Offer
 

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from bot.rules.nodes.idleness import QuietSince, all_quiet_since, idle_said, quiet_after
 from bot.rules.nodes.machine_report import RUN, activity_words, known_by, startup_changed
-from bot.rules.nodes.queue_results import queue_words, taken_after, twentieths
+from bot.rules.nodes.reported_commands import queue_words, taken_after, twentieths
 from bot.rules.nodes.steady_rate import with_rate
 from bot.rules.policy.policy import Policy
 from bot.rules.values.phrases import hours, plural

@@ -6,13 +6,13 @@ A job is the `run=` command that somebody handed over. A result that was recorde
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from bot.rules.nodes.checkins import NodeStatus
 from bot.rules.nodes.machine_report import RUN
-from bot.rules.nodes.queue_results import queue_words
+from bot.rules.nodes.reported_commands import queue_words
 from bot.wire.checkin import QueueCounts, StartupStep, StepOutcome, Work
 from ledger.kernel.end_reason import WENT_WELL, WENT_WRONG, EndReason
-from ledger.kernel.job import JobRequest
 from ledger.kernel.job_state import JOB_OVER, JobState
 from ledger.kernel.states import SessionState
 
@@ -26,6 +26,16 @@ _OF_WORK = {
     Work.FAILED: JobState.FAILED,
 }
 _PENDING_STEP = frozenset({StepOutcome.WAITING, StepOutcome.RUNNING})
+
+
+class Command(Protocol):
+    """What a job says of its command."""
+
+    @property
+    def queue(self) -> tuple[str, ...]: ...
+
+    @property
+    def attempts(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +88,6 @@ class JobStatus:
         return f"{said} in attempt {self.attempt} of {self.attempts}." if self.attempts > 1 else f"{said}."
 
 
-def has_job(job: JobRequest) -> bool:
-    """Whether somebody handed over a command, so that there is a job with a state."""
-    return job.run is not None or bool(job.queue)
-
-
 def job_status(session: SessionState, found: NodeStatus | None) -> JobStatus:
     """Say how far a job is while its session lasts. `found` is what the newest machine's agent reported, if it has one.
 
@@ -105,7 +110,7 @@ def job_status(session: SessionState, found: NodeStatus | None) -> JobStatus:
     return _by_work(found) if ended_at_once or run.state is StepOutcome.DONE else _starting(run, steps)
 
 
-def detailed(status: JobStatus, job: JobRequest, found: NodeStatus | None) -> JobStatus:
+def detailed(status: JobStatus, job: Command, found: NodeStatus | None) -> JobStatus:
     """Add what its job says: how often its command is started at most, and how far its queue is."""
     queue = found.queue if found is not None and job.queue else None
     return replace(status, attempts=job.attempts if not job.queue else 1, queue=queue)

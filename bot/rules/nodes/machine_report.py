@@ -9,15 +9,15 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
-from bot.rules.nodes.model_server import SERVE
 from bot.rules.nodes.mount_steps import FILES
 from bot.rules.nodes.stack_scripts import DRIVER, PYTHON_PACKAGES
 from bot.rules.stacks.stack import STACKS
 from bot.rules.values.phrases import plural, seconds_in_words
 from bot.wire.checkin import MachineReport, StartupStep, StepOutcome
 
-#: The step of the start-up that starts the job.
+#: The steps of the start-up that start the job, and its model server.
 RUN: Final = "run"
+SERVE: Final = "serve"
 
 
 def known_by(found: MachineReport, now: datetime) -> MachineReport:

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
 
-from bot.rules.values.phrases import hours
-from bot.rules.values.reply_code import ReplyCode
 from ledger.kernel.actor import Actor
-from ledger.kernel.job import JobRequest
-from providers.cloud_names import machines_of
 from providers.gpus.table import lookup
 
 
@@ -33,50 +29,9 @@ class ConsumerPolicy:
     auto_approve_signed_by: str = ""
 
 
-class NotAllowed(ValueError):
-    """Refuse what a program's policy does not allow; `code` is stable, the message is for people."""
-
-    def __init__(self, code: ReplyCode, sentence: str) -> None:
-        super().__init__(sentence)
-        self.code = code
-
-
 def of(consumers: Mapping[str, ConsumerPolicy], actor: Actor) -> ConsumerPolicy | None:
     """Return the limits of a program; None for people, and for programs that the policy does not name."""
     return consumers.get(actor.id) if actor.is_program else None
-
-
-def cloud_of(job: JobRequest) -> str:
-    """Return the cloud of the one offer that is asked for by its id; empty where none is."""
-    return (job.offer_id or "").partition(":")[0]
-
-
-def narrowed(job: JobRequest, limits: ConsumerPolicy, name: str) -> JobRequest:
-    """Narrow the job to the limits: what was left open becomes what they allow. Raises `NotAllowed` beyond them."""
-    if limits.clouds:
-        at = cloud_of(job)
-        if at and at not in limits.clouds:
-            raise NotAllowed(
-                ReplyCode.CLOUD_NOT_ALLOWED, f"{name} may rent at {', '.join(limits.clouds)} only, and not at {at}."
-            )
-        allowed = tuple(one for one in job.candidates or limits.clouds if machines_of(one) in limits.clouds)
-        if not allowed:
-            raise NotAllowed(ReplyCode.CLOUD_NOT_ALLOWED, f"{name} may rent at {', '.join(limits.clouds)} only.")
-        job = replace(job, candidates=allowed)
-    if job.makes_volume:
-        return job  # The GPUs and the hours are limits of machines.
-    if limits.gpus:
-        known = tuple(name for gpu in limits.gpus for name in lookup(gpu))
-        outside = [gpu for gpu in job.gpu.names if gpu not in known]
-        if outside:
-            raise NotAllowed(
-                ReplyCode.GPU_NOT_ALLOWED, f"{name} may rent {', '.join(known)} only, and not {outside[0]}."
-            )
-        job = replace(job, gpu=replace(job.gpu, names=job.gpu.names or known))
-    if limits.max_hours is not None and job.hours > limits.max_hours:
-        most, asked = hours(limits.max_hours), hours(job.hours)
-        raise NotAllowed(ReplyCode.TOO_LONG, f"{name} may rent for {most} at most, and asked for {asked}.")
-    return job
 
 
 def problems(consumers: Mapping[str, ConsumerPolicy]) -> Iterator[str]:

@@ -9,7 +9,6 @@ from typing import Final, NamedTuple
 from bot.rules.policy.policy import Policy
 from bot.rules.values import secret_text
 from bot.rules.values.reply_code import ReplyCode
-from ledger.kernel.job import JobRequest
 from ledger.kernel.ports import Port
 
 MOST_USD: Final = Decimal(1_000_000)
@@ -44,14 +43,6 @@ def nodes(count: int) -> BoundsVerdict | None:
     if not 1 <= count <= MOST_NODES:
         return BoundsVerdict(ReplyCode.BAD_NODES, f"A set has 2 to {MOST_NODES} machines, and not {count}.")
     return None
-
-
-def _gpus(job: JobRequest, policy: Policy) -> BoundsVerdict | None:
-    """Say what is wrong with the GPUs of all machines together."""
-    each = job.gpu
-    return gpu_count(each.count_min, each.count_max, policy) or (
-        gpu_count(each.count_min * job.nodes, each.count_max * job.nodes, policy)
-    )
 
 
 def money(amount_usd: Decimal) -> BoundsVerdict | None:
@@ -96,21 +87,3 @@ def ports(named: Sequence[Port]) -> BoundsVerdict | None:
     if len(numbers) > MOST_PORTS:
         return BoundsVerdict(ReplyCode.BAD_WORD, f"{len(numbers)} ports are above the limit of {MOST_PORTS}.")
     return None
-
-
-def secrets(job: JobRequest) -> BoundsVerdict | None:
-    """Say which field of a job has a secret in it."""
-    wrong = secret_text.of_job(job)
-    return BoundsVerdict(ReplyCode.SECRET_IN_TEXT, wrong) if wrong else None
-
-
-def check(job: JobRequest, policy: Policy) -> BoundsVerdict | None:
-    """Return the first thing that is wrong with a job, from any source; its hours have a rule of their own."""
-    amounts = (job.budget_cap_usd, job.max_price_usd_h)
-    return (
-        nodes(job.nodes)
-        or _gpus(job, policy)
-        or reason(job.reason, policy)
-        or next(filter(None, (money(one) for one in amounts if one is not None)), None)
-        or (reliability(job.min_reliability) if job.min_reliability is not None else None)
-    )

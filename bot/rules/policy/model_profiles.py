@@ -9,7 +9,6 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from bot.rules.values.reply_code import ReplyCode
-from ledger.kernel.job import JobRequest
 
 #: An option of a command and its value: `--config a.yaml`, `--config=a.yaml`, `--config "a.yaml"`.
 _OPTION: Final = r"(?<![\w-])--{name}(?:=|\s+)(?P<value>\"[^\"]*\"|'[^']*'|[^\s;&|\"']+)"
@@ -58,18 +57,6 @@ def check_configs(name: str, profile: ModelProfile, configs: tuple[str, ...]) ->
     for config in configs:
         if not profile.allows(config):
             raise NotInProfile(f"The profile {name} doesn't allow the config “{config[:80]}”. Allowed: {known}.")
-
-
-def check_job(job: JobRequest, profiles: Mapping[str, ModelProfile]) -> None:
-    """Refuse a job whose command has a config that its profile doesn't allow now. Raises `NotInProfile`."""
-    name = profile_of(job.profile, job.model, profiles)
-    if name is None:
-        return
-    if name not in profiles:
-        raise NotInProfile(f"There is no profile {name[:40]}. There are {', '.join(profiles) or 'none'}.")
-    for command in job.queue or (job.run,):
-        if command is not None:
-            check_configs(name, profiles[name], values_of(CONFIG_OPTION, command))
 
 
 def problems(profiles: Mapping[str, ModelProfile]) -> Iterator[str]:

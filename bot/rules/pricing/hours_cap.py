@@ -10,7 +10,6 @@ from bot.rules.policy.policy import Policy
 from bot.rules.values.phrases import hour_limit
 from bot.rules.values.phrases import hours as say_hours
 from bot.rules.values.reply_code import ReplyCode
-from ledger.kernel.job import JobRequest
 
 SHORTEST_HOURS = Decimal(1) / 60
 STEP_HOURS = Decimal("0.25")
@@ -44,11 +43,6 @@ class DurationVerdict:
     def needs_override(self) -> bool:
         """Whether an override must be approved first."""
         return self.outcome is DurationOutcome.NEEDS_OVERRIDE
-
-
-def counted(job: JobRequest, hours: Decimal) -> Decimal:
-    """Return the hours that the cap counts: none of a network volume, which is meant to stay for weeks."""
-    return _ZERO if job.makes_volume else hours
 
 
 def left(policy: Policy, total_h: Decimal, allowed_h: Decimal = _ZERO) -> Decimal:

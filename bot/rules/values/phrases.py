@@ -10,15 +10,13 @@ from decimal import Decimal
 
 from bot.rules.values.reply_code import ReplyCode
 from ledger.kernel import money
-from providers.cloud_names import machines_of
+from providers.cloud_names import cloud_title
 
 _LARGEST = Decimal(10) ** 12
 _HALF_CENT = money.CENT / 2
 FREE = "free"
 #: The place of an offer whose region its cloud chooses.
 ANY_REGION = "any region"
-#: The names of the clouds as they write them themselves.
-_CLOUDS = {"lambda": "Lambda", "runpod": "RunPod", "tensordock": "TensorDock", "vast": "Vast", "kaggle": "Kaggle"}
 #: From so many hours on nobody reads the minutes of an estimate.
 _COARSE_H = 10
 
@@ -35,11 +33,6 @@ class Verdict:
 def deny(code: ReplyCode, sentence: str) -> Verdict:
     """Return the verdict that something may not happen."""
     return Verdict(False, code, sentence)
-
-
-def cloud_title(name: str) -> str:
-    """Return the name of a cloud as it writes it itself."""
-    return _CLOUDS.get(machines_of(name), name)
 
 
 def looking_at_rest(clouds: Iterable[str]) -> str:

@@ -8,7 +8,6 @@ from bot.rules.values.command_text import cli_command
 from bot.rules.values.private_keys import looks_private
 from bot.rules.values.repository import NO_PASSWORD
 from bot.rules.values.secret_names import name_problem
-from ledger.kernel.job import JobRequest
 from ledger.kernel.secret_shapes import REDACTED, secret_in
 
 REASON: Final = "The reason"
@@ -41,20 +40,3 @@ def problem(field: str, text: str) -> str:
         return f"{field} {_MASKED}"
     kind = "a private key" if looks_private(text) else secret_in(text)
     return f"{field} contains {kind}. {_INSTEAD.get(field, _STORE)}" if kind else ""
-
-
-def of_job(job: JobRequest) -> str:
-    """Say which field of a job has a secret in it; "" where none has. Its reason is checked as every reason is."""
-    texts = {
-        "run=": job.run,
-        "config=": job.config,
-        "run-dir=": job.run_dir,
-        "checkpoint=": job.checkpoint,
-        "image=": job.image,
-        "repo=": job.repo,
-        "model=": job.model,
-    }
-    lists = {"queue=": job.queue, "file_mounts": job.mounts, "work": job.work}
-    named = [(field, text or "") for field, text in texts.items()]
-    named += [(field, text) for field, texts in lists.items() for text in texts]
-    return next(filter(None, (problem(field, text) for field, text in named)), "")

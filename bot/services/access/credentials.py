@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime
 
+from bot.rules.jobs.job import JobRequest
 from bot.rules.nodes.authorized_keys import fingerprint
 from ledger.core import Tx
 from ledger.kernel.actor import Actor
-from ledger.kernel.job import JobRequest
 from ledger.kernel.people.credential_kind import CredentialKind
 from ledger.models import SessionCredential
 from ledger.queries.people.credentials import credentials_of, secrets_named

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from bot.rules.approvals.approvers import Deed, is_same, linked
+from bot.rules.jobs.job import JobRequest
 from bot.rules.nodes.authorized_keys import fingerprint
 from bot.rules.nodes.authorized_keys import sentence as problem_sentence
 from bot.rules.policy.job_bounds import MOST_SHARED
@@ -24,7 +25,6 @@ from ledger.core import Tx, lock_family, record
 from ledger.kernel.actor import Actor
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import short_id
-from ledger.kernel.job import JobRequest
 from ledger.kernel.states import ENDABLE_SESSION, UNDECIDED, InstanceState, RequestState
 from ledger.models import Instance, Request, Session, Share
 from ledger.queries.access import Whose, shared_with

@@ -11,6 +11,7 @@ from bot.rules.approvals.advance import Cover, may_approve
 from bot.rules.approvals.approvers import DeciderFacts, linked
 from bot.rules.approvals.authority import ApprovalPlan, Authority, plan
 from bot.rules.approvals.decision import RequestFacts, chosen_delegator
+from bot.rules.jobs.stored import job_of
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.tiers import ApproverGroup
 from bot.rules.values.phrases import read_amount
@@ -24,13 +25,13 @@ from bot.services.runtime.context import Context
 from ledger.core import StaleMove, Tx, move, record
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import new_id, short_id
-from ledger.kernel.job import GpuConstraint
 from ledger.kernel.states import GrantState
 from ledger.models import AdvanceApproval, Request, WaitLimits
 from ledger.queries.access import Whose
 from ledger.queries.decisions import DecisionSubject, subject_of_request
 from ledger.queries.lookups import limits_of, open_advances
 from ledger.queries.views import resolve
+from providers.gpus.constraint import GpuConstraint
 
 #: Stands where a reply names the offer.
 NO_OFFER: Final = "no offer yet"
@@ -72,8 +73,8 @@ def _decimals(gpu: dict[str, Any]) -> dict[str, Decimal | None]:
 
 async def tier_of(tx: Tx, policy: Policy, request: Request, limits: WaitLimits, earlier: Authority) -> ApproverGroup:
     """Return the approver group of a waiting request, by the most that its limits let its run cost."""
-    shown = approvers.shown_in_advance(request.job, limits.total_cap_usd)
-    return await approvers.fresh(tx, policy, request.requester, request.job, shown, earlier)
+    shown = approvers.shown_in_advance(job_of(request.job), limits.total_cap_usd)
+    return await approvers.fresh(tx, policy, request.requester, job_of(request.job), shown, earlier)
 
 
 async def _asked(tx: Tx, policy: Policy, ask: DecisionSubject, command: Decide, now: datetime) -> _Asked:
@@ -92,7 +93,7 @@ async def _asked(tx: Tx, policy: Policy, ask: DecisionSubject, command: Decide, 
         earlier=earlier,
     )
     by_people = replace(policy, auto_approve_below_usd=None)
-    needed = plan(by_people, Authority(total_usd, total_usd, ask.request.job.hours), earlier, mandate=mandate)
+    needed = plan(by_people, Authority(total_usd, total_usd, job_of(ask.request.job).hours), earlier, mandate=mandate)
     cover = cover_of(limits, mandate.tier.name if mandate.tier else "")
     if cover is not None and command.cap_usd is not None:
         cover = replace(cover, total_usd=command.cap_usd)
@@ -145,7 +146,7 @@ def _row(policy: Policy, asked: _Asked, command: Decide, place: str | None, now:
         approver=command.decider.actor.ref,
         on_behalf_of=place,
         owner=request.requester,
-        label=request.job.label or policy.project,
+        label=job_of(request.job).label or policy.project,
         gpu=limits.gpu,
         hours=limits.hours,
         price_cap_usd_h=cover.price_usd_h,

@@ -9,9 +9,9 @@ from bot.rules.approvals.approvers import Deed
 from bot.rules.approvals.authority import Authority
 from bot.rules.approvals.auto_approval import AUTO_APPROVAL_PREFIX, PERIOD, applied, auto_approval, signer
 from bot.rules.approvals.policy_limits import policy_limits
+from bot.rules.jobs.stored import job_of
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.tiers import ApproverGroup
-from bot.rules.pricing import hours_cap
 from bot.rules.pricing.spend_limits import price_cap, total_cap
 from bot.rules.values.phrases import Verdict, deny
 from bot.rules.values.reply_code import ReplyCode
@@ -55,7 +55,7 @@ async def judge(
 
     `earlier` is what was approved before for the same run, and `not_them` is what `ineligible` found.
     """
-    job = request.job
+    job = job_of(request.job)
     policy, program = _applied(ctx, request)
     if policy.auto_approve_below_usd is None:
         return deny(ReplyCode.OFF, "")
@@ -71,7 +71,7 @@ async def judge(
     await lock_auto_approval(tx)
     judged = auto_approval(
         policy,
-        Authority(option.worst_usd, option.expected_usd, hours_cap.counted(job, job.hours + hold_hours(option))),
+        Authority(option.worst_usd, option.expected_usd, job.counted(job.hours + hold_hours(option))),
         earlier,
         approved_usd=await approved_since(tx, AUTO_APPROVAL_PREFIX + (f"{program}-" if program else ""), now - PERIOD),
         asked_before=request.quote_version > 0,
@@ -84,7 +84,7 @@ async def judge(
 
 
 def _cover(ctx: Context, request: Request, option: Option) -> tuple[Decimal, Decimal]:
-    job = request.job
+    job = job_of(request.job)
     total = total_cap(option.worst_usd, asked_usd=job.budget_cap_usd, approver_usd=None)
     return price_cap(option.price_usd_h, ctx.policy, job.max_price_usd_h), total
 
@@ -109,7 +109,7 @@ async def approve(ctx: Context, tx: Tx, request: Request, option: Option, judged
         total_cap_usd=total_usd,
         two_above_usd=ctx.policy.two_approvers_above_usd,
         policy_limits=policy_limits(ctx.policy),
-        hours=str(request.job.hours),
+        hours=str(job_of(request.job).hours),
         rule=judged.sentence,
         at=now,
     )

@@ -10,6 +10,7 @@ from bot.rules.approvals import break_glass as approval_break_glass
 from bot.rules.approvals.amendments import covered
 from bot.rules.approvals.approvers import DeciderFacts
 from bot.rules.approvals.decision import linked
+from bot.rules.jobs.stored import job_of
 from bot.rules.policy.policy import Policy
 from bot.rules.pricing.spend_limits import price_cap, total_cap
 from bot.rules.values.command_text import cli_command
@@ -134,7 +135,7 @@ def _cover(
     policy: Policy, ask: DecisionSubject, option: Option, left_usd: Decimal
 ) -> tuple[Decimal, tuple[Decimal, Decimal], Decimal]:
     """Return the hours, `(price cap per hour, total cap)` and the expected dollars of what may start at once."""
-    job = ask.request.job
+    job = job_of(ask.request.job)
     time_h = min(job.hours, policy.break_glass_hours)
     expected_usd, worst_usd = amendments.amounts(ask.request, option, time_h)
     limits = [vote.limit_usd for vote in ask.limits if vote.limit_usd is not None]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
+from bot.rules.jobs.stored import job_of
 from bot.services.grants import amendments, issue, override, reopen
 from bot.services.notifications import request_message
 from bot.services.runtime.context import Context
@@ -34,7 +35,8 @@ async def close(
     sentence = reason.strip()
     open_now = UNDECIDED - ({RequestState.QUOTING} if to is RequestState.REJECTED else set())
     await decide(tx, ask.request.id, to, now, actor, sentence, noted=noted, only_from=open_now)
-    is_machine = not ask.request.job.makes_volume  # A rejected growth deletes nothing: the days of notices go on.
+    # A rejected growth of a volume deletes nothing: the days of notices go on.
+    is_machine = not job_of(ask.request.job).makes_volume
     is_rejected = ask.request.kind is RequestKind.OVERSPEND and to is RequestState.REJECTED
     if is_rejected and is_machine and ask.session is not None:
         await overspend.rejected(ctx, tx, ask.request, ask.session, actor, now)
@@ -69,7 +71,7 @@ async def approved(
         if request.parent_id:
             await request_message.show_again(tx, await tx.get_one(Request, request.parent_id), now)
         return
-    if request.kind is RequestKind.OVERSPEND and request.job.makes_volume and ask.session is not None:
+    if request.kind is RequestKind.OVERSPEND and job_of(request.job).makes_volume and ask.session is not None:
         await volume_growth.confirmed(ctx, tx, request, approval, ask.session, now)
     elif request.kind is RequestKind.OVERSPEND and ask.session is not None:
         await overspend.confirmed(ctx, tx, request, ask.session, now)

@@ -18,9 +18,10 @@ from bot.rules.approvals.approvers import (
 )
 from bot.rules.approvals.auto_approval import AUTO_APPROVAL_PREFIX
 from bot.rules.approvals.decision import SLACK_OFF
+from bot.rules.jobs.job_text import what_is_requested
+from bot.rules.jobs.stored import job_of
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.tiers import ApproverGroup, chain, group_of, next_step
-from bot.rules.values.job_text import what_is_requested
 from bot.rules.values.phrases import plural, usd
 from bot.rules.values.state_text import state_words
 from bot.services.grants import approvers
@@ -138,7 +139,7 @@ def _sentences(
     if request.kind is RequestKind.OVERRIDE_12H:
         how = ", approved with it" if request.state is RequestState.PENDING else ""
         sentences.insert(
-            0, f"{what_is_requested(request.kind, request.job, request.parent_id, policy.max_hours)}{how}."
+            0, f"{what_is_requested(request.kind, job_of(request.job), request.parent_id, policy.max_hours)}{how}."
         )
     if request.state is not RequestState.PENDING:
         by = f" by {references([request.decided_by])}" if request.decided_by else ""

@@ -9,6 +9,7 @@ from decimal import Decimal
 from bot.rules.approvals.approvers import ANYBODY
 from bot.rules.approvals.authority import ApprovalPlan, EarlierAuthority, plan
 from bot.rules.approvals.decision import Decision, DecisionInput, verdict
+from bot.rules.jobs.stored import job_of
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.tiers import ApproverGroup
 from bot.rules.sessions.extension import override_sentence
@@ -65,7 +66,8 @@ async def judge(ctx: Context, tx: Tx, ask: DecisionSubject, command: Decide, now
         return judged
     token = await button(tx, asked.id, Decision.APPROVE, asked.quote_version, None)
     over = await subject_by_token(tx, token) if token else None
-    allows_h = asked.job.hours + asked.job.already_hours
+    allowed_job = job_of(asked.job)
+    allows_h = allowed_job.hours + allowed_job.already_hours
     if over is None or total_hours(ask, command, subject.earlier.whole.hours) > allows_h:
         return judged
     allowed = _judged(ctx, replace(subject, ask=over), of_hours(command), now)
@@ -105,7 +107,7 @@ def _judged(
     elif ask.request.kind in ABOUT_SESSION and (
         ask.session is None or (ask.session.state not in extension.EXTENDABLE and not ask.held)
     ):
-        refusal = deny(ReplyCode.SESSION_OVER, "The session is ending or has ended, so it can't be extended.")
+        refusal = deny(ReplyCode.SESSION_ENDED, "The session is ending or has ended, so it can't be extended.")
     return judged if refusal is None else replace(judged, verdict=refusal)
 
 
@@ -118,7 +120,7 @@ def _judge(
     *,
     override: RequestState | None = None,
 ) -> Judgement:
-    ask, request, job = subject.ask, subject.ask.request, subject.ask.request.job
+    ask, request, job = subject.ask, subject.ask.request, job_of(subject.ask.request.job)
     spend, before = spend_on(ask, command, subject.earlier)
     facts = replace(request_facts(policy, ask, command, subject.mandate), earlier=before)
     what = DecisionInput(

@@ -10,6 +10,7 @@ from decimal import Decimal
 from bot.rules.approvals.advance import MatchedSpend, outside
 from bot.rules.approvals.approvers import DeciderFacts
 from bot.rules.approvals.decision import Decision
+from bot.rules.jobs.stored import job_of
 from bot.rules.policy.tiers import ApproverGroup
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import delegation
@@ -161,5 +162,5 @@ def _outside(
     if cover is None or covers is None:
         return "It covers no amount."
     found = offer_from_json(offer)
-    tier, time_h = mandate.tier.name if mandate.tier else "", Decimal(ask.request.job.hours)
+    tier, time_h = mandate.tier.name if mandate.tier else "", Decimal(job_of(ask.request.job).hours)
     return outside(cover, MatchedSpend(found.gpu, found.gpu_count, *covers, option.expected_usd, time_h, tier, now))

@@ -7,9 +7,9 @@ from decimal import Decimal
 
 from bot.rules.approvals.authority import Authority, EarlierAuthority
 from bot.rules.approvals.decision import RequestFacts, linked
+from bot.rules.jobs.stored import job_of
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.tiers import ApproverGroup
-from bot.rules.pricing import hours_cap
 from bot.rules.pricing.spend_limits import SetLimit, limit_in_force, price_cap, total_cap
 from bot.services.budgets import enforcement
 from bot.services.grants import amendments, authority
@@ -25,8 +25,8 @@ from ledger.queries.decisions import DecisionSubject
 def total_hours(ask: DecisionSubject, command: Decide, used_h: Decimal) -> Decimal:
     """Return all hours that a run would have: earlier ones, the approved ones, and a checkpoint hold."""
     time_h = amendments.time_of(ask.request, ask.votes, command.hours)
-    total_h = ask.request.job.already_hours + time_h + used_h + (hold_hours(ask.option) if ask.option else 0)
-    return hours_cap.counted(ask.request.job, total_h)
+    total_h = job_of(ask.request.job).already_hours + time_h + used_h + (hold_hours(ask.option) if ask.option else 0)
+    return job_of(ask.request.job).counted(total_h)
 
 
 def spend_on(ask: DecisionSubject, command: Decide, earlier: EarlierAuthority) -> tuple[Authority, Authority]:
@@ -34,7 +34,7 @@ def spend_on(ask: DecisionSubject, command: Decide, earlier: EarlierAuthority) -
     expected_usd, worst_usd = amounts_of(ask, command)
     is_figure = authority.is_figure(ask.request)
     before = earlier.before(is_figure=is_figure)
-    before = replace(before, hours=hours_cap.counted(ask.request.job, before.hours))
+    before = replace(before, hours=job_of(ask.request.job).counted(before.hours))
     more = Authority(worst_usd, expected_usd, total_hours(ask, command, Decimal(0)))
     return earlier.spend(more, is_figure=is_figure), before
 
@@ -42,7 +42,7 @@ def spend_on(ask: DecisionSubject, command: Decide, earlier: EarlierAuthority) -
 def request_facts(policy: Policy, ask: DecisionSubject, command: Decide, mandate: ApproverGroup) -> RequestFacts:
     """Return the facts of the request now, with the amounts for the time that would be approved."""
     request = ask.request
-    requester, job = Actor.from_ref(request.requester), request.job
+    requester, job = Actor.from_ref(request.requester), job_of(request.job)
     expected_usd, worst_usd = amounts_of(ask, command)
     return RequestFacts(
         state=request.state,
@@ -118,10 +118,10 @@ def spend_of(
 
 def cover_of(policy: Policy, ask: DecisionSubject, command: Decide) -> tuple[Decimal, Decimal] | None:
     """Return `(price cap per hour, total cap)` that this approval covers; None for an override, which buys nothing."""
-    buys_nothing = ask.request.kind is RequestKind.OVERSPEND and not ask.request.job.makes_volume
+    buys_nothing = ask.request.kind is RequestKind.OVERSPEND and not job_of(ask.request.job).makes_volume
     if ask.option is None or buys_nothing:
         return None
-    job = ask.request.job
+    job = job_of(ask.request.job)
     held = limit_of(ask)
     limit = command.cap_usd if command.cap_usd is not None or held is None else held.usd
     limits = [one for one in (limit, _left_by_the_first(ask)) if one is not None]

@@ -32,7 +32,7 @@ class Audit:
     owner: str
     events: tuple[Event, ...]
     late: tuple[str, ...]
-    sealed: int
+    hashed: int
     heads: Mapping[str, str]
     broken: tuple[str, ...]
 

@@ -56,7 +56,7 @@ class Checked:
     """The result of a check of the ledger; `problems` is empty when all is well."""
 
     entries: int
-    sealed: int
+    hashed: int
     waiting: int
     spent_usd: Decimal
     head: str
@@ -231,14 +231,14 @@ async def verify(ctx: Context) -> Checked:
                 problems.append(f"entry {entry['id']} does not match its hash, number {number}")
                 break
             before = stored_hash
-    if sums.sealed + sums.waiting != sums.entries:
-        missing = f"of {sums.entries} entries, {sums.sealed} are in the hash chain and {sums.waiting} wait for it"
+    if sums.hashed + sums.waiting != sums.entries:
+        missing = f"of {sums.entries} entries, {sums.hashed} are in the hash chain and {sums.waiting} wait for it"
         problems.append(missing)
     if sums.accounts_usd != 0:
         problems.append(f"the accounts sum to {usd(sums.accounts_usd)} instead of zero")
     if sums.rolled_usd + sums.waiting_usd != sums.raw_usd:
         problems.append(f"the rollup says {usd(sums.rolled_usd + sums.waiting_usd)}, the entries {usd(sums.raw_usd)}")
-    return Checked(sums.entries, sums.sealed, sums.waiting, sums.raw_usd, before, tuple(problems))
+    return Checked(sums.entries, sums.hashed, sums.waiting, sums.raw_usd, before, tuple(problems))
 
 
 async def summary(ctx: Context, actor: Actor | None = None) -> Summary:

@@ -11,6 +11,7 @@ from bot.rules.approvals.approvers import Deed, ineligible, names_of, slack_acco
 from bot.rules.approvals.approvers import named as actor_named
 from bot.rules.approvals.decision import DeciderFacts, confirmed, linked
 from bot.rules.budgets.budget import BudgetLine, Period, begins, fits, reached, said, scopes_of
+from bot.rules.jobs.stored import job_of
 from bot.rules.policy.policy import Policy
 from bot.rules.values.phrases import Verdict, deny
 from bot.rules.values.reply_code import ReplyCode
@@ -58,7 +59,7 @@ def spend_of(
 
     An extension of a running instance adds nothing to what is paid per hour.
     """
-    job = request.job
+    job = job_of(request.job)
     rate_usd_h = _NOTHING if job.already_hours else cover[0]
     return PlannedSpend(owner, job.label or policy.project, cover[1], rate_usd_h, expected_usd)
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import islice
 
 from bot.outbound.checkpoint_stores import StoreUnreachable
 from bot.rules.checkpoints import resume as rules
@@ -17,6 +19,7 @@ from bot.rules.checkpoints import verification
 from bot.rules.checkpoints.resume import LostWork, VerifiedCheckpoint
 from bot.rules.checkpoints.stores import not_listed
 from bot.rules.checkpoints.verification import Newest
+from bot.rules.jobs.stored import checkpoint_of
 from bot.services.checkpoints.target_places import counted_files
 from bot.services.notifications.paging import alone
 from bot.services.people import direct_messages
@@ -31,6 +34,8 @@ from ledger.queries.lookups import instances_of_session
 #: How often replacements without a resume point are looked for, and for how long a store that does not answer is asked.
 LOOK_S = 10.0
 ASKED_FOR = timedelta(minutes=15)
+#: Replacements that are looked at in one pass.
+MOST = 200
 
 log = logging.getLogger(__name__)
 
@@ -61,11 +66,19 @@ async def last_verified_checkpoint(ctx: Context, location: str | None, now: date
     return FoundCheckpoint(found, rules.address(where, found.checkpoint.path))
 
 
+def to_resume(replacements: Iterable[Unresumed]) -> list[Unresumed]:
+    """Return which of these replacements one pass looks at: the first whose jobs keep checkpoints.
+
+    Jobs without checkpoints never get a resume point, so they must not take the places of others.
+    """
+    return list(islice((one for one in replacements if checkpoint_of(one.job) is not None), MOST))
+
+
 async def resumes_due(ctx: Context) -> int:
     """Find and store the resume point of every replacement that has none; return how many were looked at."""
     now = ctx.clock.now()
     async with ctx.db.read() as tx:
-        waiting = await unresumed(tx)
+        waiting = to_resume(await unresumed(tx))
     # A store that does not answer delays no other one.
     await asyncio.gather(
         *(alone(ctx, one.instance.id, "the search for its checkpoint", _resume(ctx, one, now), None) for one in waiting)
@@ -78,7 +91,7 @@ async def resumes_due(ctx: Context) -> int:
 async def _resume(ctx: Context, waiting: Unresumed, now: datetime) -> None:
     row = waiting.instance
     try:
-        found = await last_verified_checkpoint(ctx, waiting.job.checkpoint, now)
+        found = await last_verified_checkpoint(ctx, checkpoint_of(waiting.job), now)
     except StoreUnreachable as error:
         if now - row.created_at < ASKED_FOR:
             log.warning("the checkpoints for %s can't be read yet: %s", row.id, error)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from bot.outbound.checkpoint_stores import StoredFile
 from bot.rules.checkpoints.resume import address
 from bot.rules.checkpoints.verification import StoreLocation
-from bot.rules.migrations.resume import TargetPlace, beside_name, own_place
+from bot.rules.relocation.resume import TargetPlace, beside_name, own_place
 from bot.services.runtime.context import Context
 from bot.services.runtime.ports import CheckpointStores
 from ledger.kernel.ids import short_id
-from ledger.kernel.steps.migration_step import MigrationStep
+from ledger.kernel.steps.relocation_step import MigrationStep
 from ledger.queries.jobs.resume_points import PlaceBeside, places_beside
-from ledger.queries.runs.migrations import StoredTargetPlace, target_places
+from ledger.queries.runs.relocations import StoredTargetPlace, target_places
 
 
 async def counted_files(ctx: Context, stores: CheckpointStores, where: StoreLocation) -> tuple[StoredFile, ...]:

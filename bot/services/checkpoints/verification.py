@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from bot.rules.checkpoints import verification as rules
 from bot.rules.checkpoints.stores import not_listed
 from bot.rules.checkpoints.verification import Reported, StoreLocation, Unverified
+from bot.rules.jobs.stored import checkpoint_of, job_of
 from bot.rules.values.phrases import Verdict, deny
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import authorization
@@ -62,7 +63,7 @@ async def waits_until(ctx: Context, row: Instance, now: datetime) -> datetime | 
         request, session, node = await behind(tx, row.id)
         if row.outcome_code in ANSWERED and await _by_its_owner(ctx, tx, session):
             return None
-    where = rules.place(request.job.checkpoint)
+    where = rules.place(job_of(request.job).checkpoint)
     used = row.reachable_at is not None or session.ready_at is not None
     preserved = bool(session.preserve) and able.keeps_disk
     where = None if ctx.checkpoints is None else where
@@ -70,7 +71,7 @@ async def waits_until(ctx: Context, row: Instance, now: datetime) -> datetime | 
         return None  # An instance that nobody ever reached has nothing to save.
     if preserved or where is None:
         verdict = PRESERVED
-    elif (why := not_listed(request.job.checkpoint, ctx.policy.checkpoint_places)) is not None:
+    elif (why := not_listed(job_of(request.job).checkpoint, ctx.policy.checkpoint_places)) is not None:
         verdict = deny(ReplyCode.UNREACHABLE, why)
     else:
         verdict = await _verify(ctx, where, row, node, now)
@@ -94,7 +95,7 @@ async def waits_until(ctx: Context, row: Instance, now: datetime) -> datetime | 
 async def is_saved(ctx: Context, row: Instance, now: datetime) -> bool:
     """Whether the newest checkpoint of a running instance is verified; False where none can be checked."""
     async with ctx.db.read() as tx:
-        location = (await tx.get_one(Request, row.request_id)).job.checkpoint
+        location = checkpoint_of((await tx.get_one(Request, row.request_id)).job)
         node = await node_of(tx, row.id)
     where = rules.place(location)
     if where is None or ctx.checkpoints is None or not_listed(location, ctx.policy.checkpoint_places) is not None:

@@ -8,6 +8,7 @@ from decimal import Decimal
 
 from bot.rules.approvals import amendments
 from bot.rules.approvals.amendments import AmendedTerms
+from bot.rules.jobs.stored import job_of
 from bot.rules.market.estimate import Estimate
 from bot.rules.policy.policy import Policy
 from bot.rules.values.command_text import cli_command
@@ -27,7 +28,7 @@ CHANGEABLE = RENTS | {RequestKind.EXTEND}
 def amended_terms(request: Request, votes: Sequence[Approval]) -> AmendedTerms:
     """Return the terms after the approvals of a request's current offers; `votes` may contain others too."""
     mine = [one for one in votes if one.quote_version == request.quote_version and one.decision == "approve"]
-    asked = request.job.hours
+    asked = job_of(request.job).hours
     shorter = [Decimal(one.hours) for one in mine if one.hours is not None and Decimal(one.hours) < asked]
     limits = [one.limit_usd for one in mine if one.limit_usd is not None]
     return AmendedTerms(
@@ -40,7 +41,7 @@ def amended_terms(request: Request, votes: Sequence[Approval]) -> AmendedTerms:
 
 def most_hours(request: Request, votes: Sequence[Approval]) -> Decimal:
     """Return the longest time that can be approved: the requested one, or what an earlier approver left of it."""
-    return amended_terms(request, votes).hours or request.job.hours
+    return amended_terms(request, votes).hours or job_of(request.job).hours
 
 
 def time_of(request: Request, votes: Sequence[Approval], wanted: Decimal | None) -> Decimal:
@@ -51,7 +52,7 @@ def time_of(request: Request, votes: Sequence[Approval], wanted: Decimal | None)
 
 def amounts(request: Request, option: Option, time_h: Decimal) -> tuple[Decimal, Decimal]:
     """Return `(expected, worst)` dollars of an option for these hours."""
-    asked = request.job.hours
+    asked = job_of(request.job).hours
     if time_h >= asked:
         return option.expected_usd, option.worst_usd
     return shortened(request.kind, estimate_from_json(option.estimate), asked, time_h)
@@ -60,13 +61,13 @@ def amounts(request: Request, option: Option, time_h: Decimal) -> tuple[Decimal,
 def besides_hours(request: Request, option: Option, time_h: Decimal) -> str:
     """Say what the expected total of an option for these hours holds besides them; empty where that is little."""
     parts = components_of(option)
-    shorter = time_h < request.job.hours
-    return amendments.besides_hours(amendments.parts_for(parts, request.job.hours, time_h) if shorter else parts)
+    asked = job_of(request.job).hours
+    return amendments.besides_hours(amendments.parts_for(parts, asked, time_h) if time_h < asked else parts)
 
 
 def amendment_summary(request: Request, approval: Approval, other_offer: str = "") -> str:
     """Say what an approval changed of a request; empty when it approved the requested terms and the first offer."""
-    asked = request.job.hours
+    asked = job_of(request.job).hours
     return amendments.amendment_summary(asked, Decimal(approval.hours or asked), approval.limit_usd, other_offer)
 
 

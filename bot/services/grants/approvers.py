@@ -10,13 +10,14 @@ from typing import Any
 
 from bot.rules.approvals.approvers import ANYBODY, linked, with_steps
 from bot.rules.approvals.authority import NOTHING, ApprovalPlan, Authority, EarlierAuthority, plan
+from bot.rules.jobs.job import JobRequest
+from bot.rules.jobs.stored import job_of
 from bot.rules.policy import tiers
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.tiers import ApproverGroup, Weighed
 from bot.services.grants import authority
 from ledger.core import Tx
 from ledger.kernel.actor import Actor, ActorKind
-from ledger.kernel.job import JobRequest
 from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import RequestState
 from ledger.models import Option, Request
@@ -57,11 +58,12 @@ async def approver_groups(
     for one in requests:
         asker = behind.get(askers[one.id], askers[one.id])
         option = (picked or {}).get(one.id) or _option_of(one, options.get(about[one.id], ()))
+        job = job_of(one.job)
         offers: Offers = [shown(option)] if option is not None else []
         if one.state is RequestState.WAITING:
-            offers = shown_in_advance(one.job, one.job.budget_cap_usd)
+            offers = shown_in_advance(job, job.budget_cap_usd)
         before = earlier[one.id].before(is_figure=authority.is_figure(one))
-        fixed = _fixed(policy, one.job, offers, asker, before)
+        fixed = _fixed(policy, job, offers, asker, before)
         found[one.id] = with_steps(policy, fixed, since[one.id], now)
     return found
 

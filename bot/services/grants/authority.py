@@ -12,6 +12,7 @@ from datetime import datetime
 from decimal import Decimal
 
 from bot.rules.approvals.authority import NOTHING, Authority, EarlierAuthority
+from bot.rules.jobs.stored import job_of
 from ledger.core import Tx
 from ledger.kernel import money
 from ledger.kernel.request_kind import ABOUT_SESSION, RequestKind
@@ -26,7 +27,7 @@ from ledger.queries.runs.authority import (
     sessions_of_runs,
     used_times,
 )
-from ledger.queries.runs.migrations import sources_of_moves
+from ledger.queries.runs.relocations import sources_of_moves
 
 #: Requests that are judged together with the one that is their parent.
 _OF_PARENT = ABOUT_SESSION | {RequestKind.OVERRIDE_12H}
@@ -39,7 +40,7 @@ def run_of(request: Request) -> str:
 
 def is_figure(request: Request) -> bool:
     """Whether a request asks to confirm what a whole session costs, and so buys nothing more."""
-    return request.kind is RequestKind.OVERSPEND and not request.job.makes_volume
+    return request.kind is RequestKind.OVERSPEND and not job_of(request.job).makes_volume
 
 
 async def earlier(tx: Tx, request: Request, now: datetime) -> EarlierAuthority:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from decimal import Decimal
 
+from bot.rules.jobs.stored import job_of
 from bot.rules.policy.policy import Policy
 from bot.rules.pricing import hours_cap
 from ledger.core import Tx
@@ -23,7 +24,7 @@ def covered_by(override: Request | None) -> Decimal:
     """Return the total hours that an override allows; zero before it is approved."""
     if override is None or override.state is not RequestState.APPROVED:
         return Decimal(0)
-    job = override.job
+    job = job_of(override.job)
     return job.hours + job.already_hours
 
 

@@ -9,6 +9,8 @@ from typing import Any
 
 from bot.rules.checkpoints.verification import reserved_usd
 from bot.rules.instances.failover import LimitWait
+from bot.rules.jobs.job import JobRequest
+from bot.rules.jobs.stored import job_of
 from bot.rules.market.node_sets import of_one
 from bot.rules.values.labels import human_part, instance_name
 from bot.services.grants import amendments, reservations
@@ -20,7 +22,6 @@ from ledger.kernel.actor import Actor
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.grant import GrantKind
 from ledger.kernel.ids import new_id
-from ledger.kernel.job import JobRequest
 from ledger.kernel.states import InstanceState, SessionState
 from ledger.models import Approval, GrantRow, Instance, Option, Request, Session
 from ledger.queries.lookups import is_label_taken, next_numbers, session_of
@@ -48,11 +49,12 @@ async def _session(
     ctx: Context, tx: Tx, request: Request, approval: Approval, option: Option, now: datetime
 ) -> Session:
     """Return the session of a request: a new one, or the one that waited while the request was quoted again."""
-    hours, waiting = approval.hours or str(request.job.hours), await session_of(tx, request.id)
+    job, waiting = job_of(request.job), await session_of(tx, request.id)
+    hours = approval.hours or str(job.hours)
     if waiting is not None:
         await amend(tx, Session, waiting.id, hours=hours)
         return waiting
-    offer, volume = offer_from_json(option.offer), request.job.makes_volume
+    offer, volume = offer_from_json(option.offer), job.makes_volume
     session = Session(
         id=new_id("ses", now),
         request_id=request.id,
@@ -61,13 +63,13 @@ async def _session(
         channel=request.channel,
         hours=hours,
         created_at=now,
-        label=request.job.label or ctx.policy.project,
+        label=job.label or ctx.policy.project,
         # A set has no replacements: it runs whole, or it ends.
         replacements_left=ctx.policy.replacements if ctx.policy.failover and offer.nodes == 1 and not volume else 0,
         gpu=offer.gpu[:GPU_MAX],
         gpu_count=offer.gpu_count,
         nodes=offer.nodes,
-        dealt_commands=len(request.job.queue) if offer.nodes > 1 else 0,
+        dealt_commands=len(job.queue) if offer.nodes > 1 else 0,
     )
     tx.add(session)
     await tx.flush()
@@ -87,7 +89,7 @@ async def _grant(
         session_id=session.id,
         price_cap_usd_h=money.share(approval.price_cap_usd_h, session.nodes),
         total_cap_usd=money.share(approval.total_cap_usd, session.nodes),
-        hours=approval.hours or str(request.job.hours),
+        hours=approval.hours or str(job_of(request.job).hours),
         until=now + timedelta(seconds=ctx.policy.request_ttl_s),
         now=now,
     )
@@ -157,7 +159,7 @@ async def _intended(
         cloud=offer.cloud,
         account=provider.account,
         label=label,
-        name=instance_name(_human(ctx, request.job, offer), label, able.name_max, able.name_extra_chars),
+        name=instance_name(_human(ctx, job_of(request.job), offer), label, able.name_max, able.name_extra_chars),
         created_at=now,
         machine_id=offer.machine_id,
         **columns,

@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
 
+from bot.rules.jobs.stored import job_of, stored_job
 from bot.rules.pricing import hours_cap
 from bot.services.notifications.request_message import show_again
 from ledger.core import Tx, decide, record
@@ -25,7 +26,7 @@ async def ask_override(
 
     `total_h` are all hours that it allows, including those billed before and a checkpoint hold at the end.
     """
-    job = parent.job
+    job = job_of(parent.job)
     job = replace(job, already_hours=max(hours_cap.rented(total_h) - job.hours, Decimal(0)))
     override = Request(
         id=new_id("req", now),
@@ -35,7 +36,7 @@ async def ask_override(
         inbox_key=f"override/{parent.id}/{parent.quote_version}",
         parent_id=parent.id,
         requester=parent.requester,
-        job=job,
+        job=stored_job(job),
         reason=parent.reason,
         channel=parent.channel,
         rule=sentence,

@@ -21,7 +21,7 @@ from ledger.models import GraceRow, GrantRow, Instance, Session
 from ledger.queries.journal import latest_events
 from ledger.queries.overspend import ApprovedRate, approved_rate, open_overspend_request
 from ledger.queries.runs.graces import change_grace, open_grace
-from ledger.queries.runs.migrations import taken_over_by
+from ledger.queries.runs.relocations import taken_over_by
 from providers.contract import InstanceStatus
 
 #: A start that had no effect, because the GPU is taken, is repeated after this time.

@@ -13,6 +13,7 @@ from decimal import Decimal
 
 from bot.rules.approvals.approvers import Deed, ineligible
 from bot.rules.approvals.decision import is_approver
+from bot.rules.jobs.stored import stored_job
 from bot.rules.pricing import hours_cap
 from bot.rules.values.command_text import cli_command
 from bot.rules.values.labels import LabelKind
@@ -35,9 +36,9 @@ from ledger.kernel import money
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.grant import GrantKind
 from ledger.kernel.ids import new_id
-from ledger.kernel.job import VOLUME, volume_of
 from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import InstanceState, OrphanState, RequestState, SessionState
+from ledger.kernel.volume_name import VOLUME, volume_of
 from ledger.models import Approval, GrantRow, Instance, Orphan, Request, Session
 from ledger.queries.journal import noted_before
 from ledger.queries.orphans import orphan_by_id
@@ -277,7 +278,7 @@ async def _request(tx: Tx, command: Adopt, offer: Offer, judged: Judged, now: da
         state=RequestState.PENDING,
         inbox_key=f"adopt/{command.orphan}",
         requester=command.owner.ref,
-        job=adoption_approval.job_of(command, offer),
+        job=stored_job(adoption_approval.job_of(command, offer)),
         reason=command.reason,
         channel=command.channel,
         rule=f"An operator adopts an orphan. {judged.plan.rule}",

@@ -19,7 +19,8 @@ from bot.rules.approvals.decision import (
     linked,
     verdict,
 )
-from bot.rules.policy import volumes
+from bot.rules.jobs.job import JobRequest
+from bot.rules.policy import volume_checks
 from bot.rules.policy.policy import Policy
 from bot.rules.pricing.spend_limits import price_cap
 from bot.rules.values.command_text import cli_command
@@ -33,12 +34,13 @@ from ledger.core import Tx, record
 from ledger.kernel import money
 from ledger.kernel.actor import Actor
 from ledger.kernel.event_kind import EventKind
-from ledger.kernel.job import GpuConstraint, JobRequest, volume_of
 from ledger.kernel.states import RequestState
+from ledger.kernel.volume_name import volume_of
 from ledger.models import Orphan, Request
 from ledger.queries.decisions import people_behind
 from ledger.queries.journal import latest_events
 from providers.contract import Offer
+from providers.gpus.constraint import GpuConstraint
 
 #: More approvals than a policy can require.
 MOST = 20
@@ -91,7 +93,7 @@ async def judge(ctx: Context, tx: Tx, command: Adopt, orphan: Orphan, offer: Off
     job = job_of(command, offer)
     if volume_of(offer.gpu):
         grows = ctx.providers[offer.cloud].capabilities.volume_grows
-        worst_usd += volumes.notices_usd(rate_usd_h, policy, grows=grows)
+        worst_usd += volume_checks.notices_usd(rate_usd_h, policy, grows=grows)
     mandate = await approvers.fresh(tx, policy, command.owner.ref, job, [(worst_usd, offer_to_json(offer))])
     needed = plan(policy, Authority(worst_usd, expected_usd, command.hours), mandate=mandate)
     voters = await _voters(tx, command, worst_usd, now - timedelta(seconds=policy.request_ttl_s))

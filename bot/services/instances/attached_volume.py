@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from decimal import Decimal
 
+from bot.rules.jobs.stored import job_of
 from bot.rules.sessions.extension import later
 from bot.services.access import authorization
 from bot.services.runtime.context import Context
@@ -30,7 +31,7 @@ async def attached(ctx: Context, request: Request, session: Session) -> Attached
     An approval may come hours after the request. Meanwhile the volume may have got another owner, and the machine that
     is launched now ends that much later.
     """
-    job = request.job
+    job = job_of(request.job)
     if job.volume is None or job.volume_session is None:
         return None
     async with ctx.db.read() as tx:

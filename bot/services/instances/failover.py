@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 from bot.rules.instances.failover import PAUSE_S, Failure, LimitWait, next_option, wait_for_limit
+from bot.rules.jobs.stored import job_of
 from bot.rules.market.ranking import RankedOption
 from bot.services.checkpoints.hold import left_usd
 from bot.services.grants import hours_used, issue, reopen, reservations
@@ -141,7 +142,7 @@ async def _choose(ctx: Context, tx: Tx, grant: GrantRow, request: Request) -> tu
         Failure(offer_from_json(row.offer), row.outcome_code, row.state is not InstanceState.TOMBSTONE) for row in tried
     ]
     chosen = rows[approval.option_id].offer_id
-    clouds = request.job.candidates
+    clouds = job_of(request.job).candidates
     placed = next_option(shown, chosen, failures, grant.price_cap_usd_h, grant.total_cap_usd, ctx.policy, clouds)
     if placed.option is None:
         return None, placed.sentence

@@ -25,6 +25,7 @@ from bot.rules.instances.gpu_check import (
     read,
 )
 from bot.rules.instances.gpu_speed import SPEED_COMMAND, SPEED_PROGRAM, SPEED_S, Speed, judge_speed, read_speed
+from bot.rules.jobs.stored import job_of
 from bot.rules.market.filters import least_cuda
 from bot.rules.nodes.host_keys import KeyMatch, compare
 from bot.services.instances.readiness import make_ready, overdue
@@ -82,7 +83,7 @@ async def _check(ctx: Context, row: Instance) -> bool:
         await lock_family(tx, Instance, row.id)
         if not await take_login(tx, row.id, now, now + LEASE):
             return False
-        job = (await tx.get_one(Request, row.request_id)).job
+        job = job_of((await tx.get_one(Request, row.request_id)).job)
         reported = reported_key(await node_of(tx, row.id))
     # The program of an image that starts with its own command may be using the GPUs already.
     is_idle = job.image is None or not ctx.providers[row.cloud].capabilities.onstart_is_command

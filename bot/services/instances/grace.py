@@ -14,6 +14,7 @@ from bot.rules.instances import unplanned_end as rules
 from bot.rules.instances.health import Trouble, ended_sentence, given_up_at, trouble
 from bot.rules.instances.power import PowerAction
 from bot.rules.instances.unplanned_end import Contents, Plight, UnplannedEnd
+from bot.rules.jobs.stored import checkpoint_of, job_of
 from bot.rules.nodes.checkins import is_advancing
 from bot.rules.values.phrases import hours as say_hours
 from bot.rules.values.phrases import usd
@@ -37,14 +38,14 @@ from ledger.kernel.actor import SYSTEM
 from ledger.kernel.end_reason import EndReason
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import new_id, short_id
-from ledger.kernel.job import volume_of
 from ledger.kernel.states import GrantState, InstanceState, SessionState
 from ledger.kernel.steps.grace import AtRisk, Cause, GraceChoice, GraceOutcome
+from ledger.kernel.volume_name import volume_of
 from ledger.models import GraceRow, GrantRow, Instance, Request, Session
 from ledger.queries.lookups import instances_of_session, open_starts
 from ledger.queries.nodes import node_of
 from ledger.queries.runs.graces import add_grace, change_grace, open_grace, open_graces
-from ledger.queries.runs.migrations import is_moving, taken_over_by
+from ledger.queries.runs.relocations import is_moving, taken_over_by
 from ledger.queries.session_costs import extension_cap
 from providers.contract import InstanceStatus
 
@@ -88,14 +89,13 @@ async def enter(ctx: Context, tx: Tx, row: Instance, found: Trouble, facts: Loss
             was_used=row.reachable_at is not None or session.ready_at is not None,
             disk_survives=_disk_survives(ctx, row),
             is_volume=bool(volume_of(session.gpu)),
-            has_checkpoints=request.job.checkpoint is not None,
+            has_checkpoints=checkpoint_of(request.job) is not None,
             is_saved=facts.is_saved,
             shares_queue=session.dealt_commands > 0,
         )
     )
     cause = rules.cause_of(found.code, facts.account_code)
-    limit_usd = await _limit(ctx, tx, row, session, now)
-    usd_h = _together(waiting_usd_h(ctx, row), row, session)
+    limit_usd, usd_h = await _limit(ctx, tx, row, session, now), _together(waiting_usd_h(ctx, row), row, session)
     grace = GraceRow(
         id=new_id("grc", now),
         instance_id=row.id,
@@ -155,12 +155,12 @@ def _disk_survives(ctx: Context, row: Instance) -> bool:
 
 async def plight_of(ctx: Context, tx: Tx, grace: GraceRow, row: Instance, session: Session, now: datetime) -> Plight:
     """Gather what the rule decides by, from the ledger alone."""
-    request = await tx.get_one(Request, row.request_id)
+    job = job_of((await tx.get_one(Request, row.request_id)).job)
     able, end = ctx.providers[row.cloud].capabilities, session.deadline or now
     moves = await is_moving(tx, session.id)
     alone_in_session = session.nodes == 1 and not grace.replaced and not moves
     can_replace = alone_in_session and session.state is SessionState.RUNNING and now < end and able.keeps_disk
-    has_command = request.job.run is not None or bool(request.job.queue)
+    has_command = job.run is not None or bool(job.queue)
     return Plight(
         cause=grace.cause,
         at_risk=grace.at_risk,

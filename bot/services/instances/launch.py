@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 
 from bot.rules.instances.failover import CLOUD_WIDE, wait_for_limit
 from bot.rules.instances.recovery_mode import HOLD
+from bot.rules.jobs.stored import checkpoint_of, job_of
 from bot.rules.market.affordability import cannot_pay
 from bot.rules.pricing.bids import inside
 from bot.rules.pricing.spend_limits import RequoteOutcome, requote
@@ -140,7 +141,7 @@ async def _place(ctx: Context, work: _Work, held: Claim) -> None:
         # Both at once, because a person waits. A batch run starts at its push, so no cached check counts.
         async with asyncio.TaskGroup() as asked:
             checking = asked.create_task(ctx.catalog.checks.check(offer.cloud, fresh=batch))
-            pricing = asked.create_task(_reprice(ctx, offer, work.request.job.disk_gb))
+            pricing = asked.create_task(_reprice(ctx, offer, job_of(work.request.job).disk_gb))
         fresh, checked = pricing.result(), checking.result()
         if isinstance(fresh, ProviderError):
             raise fresh
@@ -150,7 +151,8 @@ async def _place(ctx: Context, work: _Work, held: Claim) -> None:
     except ProviderError as error:
         await _refused(ctx, work, error.code, f"{error.message}.", held)
         return
-    if (lacks := ctx.catalog.checks.store(work.request.job.checkpoint, ctx.policy.checkpoint_places)) is not None:
+    lacks = ctx.catalog.checks.store(checkpoint_of(work.request.job), ctx.policy.checkpoint_places)
+    if lacks is not None:
         # It would lose its checkpoints at every cloud, so no other option is tried.
         await _ask_again(ctx, work, "store_missing", lacks, held)
         return
@@ -246,7 +248,8 @@ async def _order(ctx: Context, work: _Work, held: Claim, provider: Provider, fre
     if isinstance(volume, NotMounted):
         await _ask_again(ctx, work, ReplyCode.NO_VOLUME, volume.sentence, held, ends=volume.for_good)
         return
-    spec = order(work.instance, work.request.job, fresh, work.keys, ctx.policy, provider, minted.env, login_key, volume)
+    job = job_of(work.request.job)
+    spec = order(work.instance, job, fresh, work.keys, ctx.policy, provider, minted.env, login_key, volume)
     sent_before = ""
     try:
         spec = await provider.prepare(spec, grant)

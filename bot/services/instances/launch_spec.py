@@ -9,6 +9,7 @@ from decimal import Decimal
 from bot.rules.instances import file_mounts
 from bot.rules.instances.recovery_mode import HOLD
 from bot.rules.instances.startup_script import bootstrap
+from bot.rules.jobs.job import JobRequest
 from bot.rules.market.filters import image_of, least_cuda
 from bot.rules.policy.policy import Policy
 from bot.rules.values.mounts import mounts_of
@@ -20,7 +21,6 @@ from bot.wire.variables import AGENT_URL
 from ledger.core import Claim, StaleMove, Tx, amend, lock_family, release
 from ledger.kernel.actor import SYSTEM
 from ledger.kernel.grant import Grant, GrantKind
-from ledger.kernel.job import JobRequest
 from ledger.kernel.ports import Port
 from ledger.kernel.states import GrantState, SessionState
 from ledger.models import GrantRow, Instance, Session

@@ -38,7 +38,7 @@ from ledger.queries.metering import Billable
 from ledger.queries.nodes import amend_node, open_exchange
 from ledger.queries.overspend import approved_rate, open_overspend_request
 from ledger.queries.runs.graces import open_grace
-from ledger.queries.runs.migrations import is_moving
+from ledger.queries.runs.relocations import is_moving
 from ledger.queries.views import session_to_change
 from providers.contract import InstanceStatus, ObservedInstance
 from providers.errors import NoCapacity, ProviderError, Unsupported
@@ -55,7 +55,7 @@ log = logging.getLogger(__name__)
 
 
 async def switch(ctx: Context, command: Switch) -> Reply:
-    """Order a stop, a start or a restart. Code of success: `ordered`; the cloud is called next."""
+    """Order a stop, a start or a restart. Code of success: `power_action`; the cloud is called next."""
     starts = command.order is PowerAction.START  # It spends again; a stop saves, so it is never refused for this.
     if starts and (not_them := await eligibility.refused(ctx, command.decider, Deed.START)):
         return refuse(not_them.code, not_them.sentence)
@@ -82,7 +82,7 @@ async def order(ctx: Context, tx: Tx, session: Session, command: Switch, now: da
         return refuse(ReplyCode.NOT_YOURS, f"Only its owner or an approver can {command.order} this session.", data)
     done = await done_before(tx, session.id, {_event(command.order)}, command.key, now - KEPT)
     if done is not None:  # The process ended before it could reply; later orders stay in force.
-        return Reply(True, ReplyCode.ORDERED, f"Session {session.short_id}: {done.reason}", data)
+        return Reply(True, ReplyCode.POWER_ACTION, f"Session {session.short_id}: {done.reason}", data)
     if command.order is PowerAction.START and await open_overspend_request(tx, session.request_id) is not None:
         sentence = "Its higher cost is not approved yet. It starts by itself once it is."
         return refuse(ReplyCode.OVERSPEND_UNCONFIRMED, sentence, data)

@@ -31,16 +31,16 @@ from ledger.kernel.checkpoint_step import WAITS
 from ledger.kernel.end_reason import EndReason
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.grant import GrantKind
-from ledger.kernel.job import volume_of
 from ledger.kernel.proof import ProofKind, ProofOfEnd
 from ledger.kernel.states import GrantState, InstanceState, RequestState, SessionState
+from ledger.kernel.volume_name import volume_of
 from ledger.models import GrantRow, Instance, Request, Session
 from ledger.queries.journal import latest_events
 from ledger.queries.lookups import grants_of_session, instances_of_session, open_instances_of_session
 from ledger.queries.overspend import approved_rate
 from ledger.queries.retained_disks import open_disks
 from ledger.queries.runs.graces import change_grace, graces_of_sessions, replaced_of_session
-from ledger.queries.runs.migrations import is_taken_over
+from ledger.queries.runs.relocations import is_taken_over
 from ledger.queries.session_costs import accrued_of_session, booked, extension_cap
 from providers.contract import InstanceStatus, ObservedInstance
 

@@ -136,7 +136,9 @@ async def _open(ctx: Context, tx: Tx, wanted: Sequence[str], rows: Sequence[Inst
         node = nodes.get(row.id)
         at = node.at if node else None
         if at is not None and ctx.clock.now() - at < SILENT:
-            return refuse(ReplyCode.STILL_HEARD, f"The agent of {row.id} reported at {at:%H:%M} UTC, so it still runs.")
+            return refuse(
+                ReplyCode.STILL_REPORTS, f"The agent of {row.id} reported at {at:%H:%M} UTC, so it still runs."
+            )
     return None
 
 

@@ -14,8 +14,8 @@ from bot.services.notifications import end_of_session
 from bot.services.notifications.paging import page, page_with_owner
 from bot.services.runtime.context import Context
 from ledger.core import Tx, amend, notifications_of
-from ledger.kernel.job import volume_of
 from ledger.kernel.states import NotificationKind
+from ledger.kernel.volume_name import volume_of
 from ledger.models import Instance, Orphan, Session
 from providers.errors import InUse, ProviderError
 

@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 from datetime import date, datetime
 from typing import Protocol
 
-from bot.rules.values.phrases import cloud_title, not_all_read, plural
+from bot.rules.values.phrases import not_all_read, plural
 from bot.rules.values.price_age import FRESH
 from bot.services.market.preflight import gave_no_answer, refusal
 from providers.capabilities import PriceSource
+from providers.cloud_names import cloud_title
 from providers.completeness import COMPLETE, UNKNOWN, Completeness, of_all
 from providers.contract import Preflight
 

@@ -10,7 +10,9 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from bot.rules.grammar.market_words import SortKey
+from bot.rules.jobs.facets.gpus import refusal_of_set
+from bot.rules.jobs.facets.limits import SpotPolicy
+from bot.rules.jobs.job import JobRequest
 from bot.rules.market import node_sets
 from bot.rules.market.disk import disk_gb
 from bot.rules.market.filters import Excluded, least_cuda
@@ -18,6 +20,7 @@ from bot.rules.market.listing import OfferRow, listed, unknown_places
 from bot.rules.market.own_history import NO_HISTORY, OwnHistory
 from bot.rules.market.ranking import OrderedMarket
 from bot.rules.market.relaxation import ADVISED, Relaxation, relax, widest
+from bot.rules.market.sort_key import SortKey
 from bot.rules.policy.policy import Policy
 from bot.services.market.answers import (
     CloudAnswer,
@@ -34,10 +37,10 @@ from bot.services.market.snapshots import Snapshots
 from bot.shared_read import SharedRead
 from ledger.kernel.clock import Clock
 from ledger.kernel.ids import hex_token
-from ledger.kernel.job import GpuConstraint, JobRequest, SpotPolicy
 from providers.capabilities import Capabilities
 from providers.completeness import COMPLETE, Completeness
 from providers.contract import Balance, HostRecord, Offer, Preflight, Provider
+from providers.gpus.constraint import GpuConstraint
 
 #: How long a question waits for the rest of a cloud, beyond the first cloud's answer.
 PATIENCE_S = 3.0
@@ -256,7 +259,8 @@ class Catalog:
 
     def _alone(self, cloud: str, job: JobRequest) -> str:
         """Say why a cloud does not rent out so many machines for one job; "" where it may."""
-        return node_sets.refused(cloud, self._providers[cloud].capabilities.single_node, job)
+        single_node = self._providers[cloud].capabilities.single_node
+        return refusal_of_set(cloud, single_node, job.nodes, shares_queue=bool(job.queue))
 
     def _linked(self, answer: CloudAnswer, offers: tuple[Offer, ...], job: JobRequest) -> CloudOffers:
         """Return the offers of so many machines: of a set only those whose machines reach each other."""

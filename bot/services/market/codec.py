@@ -10,9 +10,10 @@ from pydantic import TypeAdapter
 
 from bot.rules.checkpoints.verification import said_of
 from bot.rules.market.estimate import Component, Estimate
-from bot.rules.values.phrases import cloud_title, sum_of
+from bot.rules.values.phrases import sum_of
 from bot.services.market.offer_fields import OutlookFields
 from ledger.models import Option, Quote
+from providers.cloud_names import cloud_title
 from providers.completeness import COMPLETE, UNKNOWN, Completeness, of_all
 from providers.contract import Offer
 

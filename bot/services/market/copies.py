@@ -14,10 +14,10 @@ from decimal import Decimal
 from typing import Final, NamedTuple
 
 from ledger.kernel.clock import Clock
-from ledger.kernel.job import GpuConstraint
 from providers.completeness import AnswerPart
 from providers.contract import Copy, Offer, Provider
 from providers.errors import ProviderError, RateLimited
+from providers.gpus.constraint import GpuConstraint
 
 #: Each copy is replaced within one and a half of its cloud's rounds. After so many rounds it is stale.
 FRESH_ROUNDS: Final = 2.0

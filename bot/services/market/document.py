@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
-from bot.rules.grammar.market_words import SortKey
+from bot.rules.market.sort_key import SortKey
 from bot.rules.values.phrases import plural
 from bot.services.market.answers import CloudAnswer, completeness_of, lacking, nothing_found, refusals, without_key
 from bot.services.market.offer_fields import (

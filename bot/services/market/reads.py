@@ -10,15 +10,16 @@ from datetime import datetime
 from typing import Final, NamedTuple
 
 from bot.rules.pricing.bids import with_margin
-from bot.rules.values.phrases import cloud_title, looking_at_rest, not_all_read, offers_from
+from bot.rules.values.phrases import looking_at_rest, not_all_read, offers_from
 from bot.services.market.answers import CloudAnswer
 from bot.services.market.copies import CopiedRest, MarketCopies
 from ledger.kernel import money
 from ledger.kernel.clock import Clock
-from ledger.kernel.job import GpuConstraint
+from providers.cloud_names import cloud_title
 from providers.completeness import COMPLETE, AnswerPart, Completeness, Extent
 from providers.contract import Offer, Provider
 from providers.errors import ProviderError, QuotaExceeded, RateLimited, Unavailable
+from providers.gpus.constraint import GpuConstraint
 
 FRESH_S: Final = 60.0
 #: How long the last good answer of a rate-limited cloud is used instead of a new query.

@@ -13,20 +13,20 @@ from datetime import datetime
 from typing import Any
 
 from bot.rules.instances.power import PowerAction
-from bot.rules.migrations.asks import FAST_S, MovedFrom, MovedTo, as_source, as_target
-from bot.rules.migrations.machines import began_below
 from bot.rules.nodes import checkins as rules
 from bot.rules.nodes.checkins import NodeStatus
 from bot.rules.nodes.host_keys import KeyMatch, compare
 from bot.rules.nodes.node_api import Declared, declared
 from bot.rules.nodes.tokens import JudgedToken, StoredTokens, TokenVerdict, judge_token
+from bot.rules.relocation.asks import FAST_S, MovedFrom, MovedTo, as_source, as_target
+from bot.rules.relocation.machines import began_below
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.nodes import (
     enrollment,
     host_keys,
     node_api,
     queue_dealing,
-    queue_results,
+    queue_rows,
     sent_secrets,
     signed_ends,
     startup,
@@ -49,7 +49,7 @@ from bot.wire.checkin import (
 from bot.wire.codec import right_fields, to_json
 from ledger.core import Tx
 from ledger.kernel.states import InstanceState, SessionState
-from ledger.kernel.steps.migration_step import OVER, MigrationStep
+from ledger.kernel.steps.relocation_step import OVER, MigrationStep
 from ledger.models import Node
 from ledger.queries.jobs.command_results import add_results
 from ledger.queries.nodes import NodeContext, node_contexts, write_checkins
@@ -188,7 +188,7 @@ class Checkins:
             return REPLACED
         status = rules.after_checkin(before, report, self._ctx.policy, now)
         changes.status[key] = status
-        changes.results |= queue_results.rows(stands.node, report, now)
+        changes.results |= queue_rows.rows(stands.node, report, now)
         if rules.shows_progress(before, status) and stands.session_state in SHOWS_STARTUP:
             changes.is_told = True
             await startup.show_progress(tx, key, now)

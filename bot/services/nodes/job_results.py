@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime
 
+from bot.rules.jobs.stored import job_of
 from bot.rules.nodes.checkins import NodeStatus
-from bot.rules.nodes.job_state import JobStatus, detailed, ended_job, has_job, job_status
+from bot.rules.nodes.job_state import JobStatus, detailed, ended_job, job_status
 from bot.services.nodes.checkins import node_status
 from bot.services.notifications.job_ended import record_job
 from bot.wire.checkin import QueueCounts
@@ -20,9 +21,9 @@ from ledger.queries.nodes import node_of
 from ledger.queries.views import SessionView
 
 
-def job_of(view: SessionView) -> JobStatus | None:
+def job_status_of(view: SessionView) -> JobStatus | None:
     """Return how far the job of a session is: its recorded result, or what is known now; None where it has no job."""
-    if not has_job(view.request.job):
+    if not job_of(view.request.job).has_command:
         return None
     found = node_status(view.node) if view.node is not None else None
     if view.session.dealt_commands:
@@ -32,7 +33,7 @@ def job_of(view: SessionView) -> JobStatus | None:
         status = JobStatus(view.session.job_state, view.session.job_exit_code, attempt=attempt)
     else:
         status = job_status(view.session.state, found)
-    return detailed(status, view.request.job, found)
+    return detailed(status, job_of(view.request.job), found)
 
 
 def shared_counts(session: Session, done: int, failed: int) -> QueueCounts:
@@ -49,17 +50,17 @@ def _of_shared(session: Session, done: int, failed: int) -> JobStatus:
 
 async def record_ended_work(tx: Tx, session: Session, request: Request, found: NodeStatus, now: datetime) -> None:
     """Record the result of a job whose command ended, as its agent reports. A start-up that failed may run again."""
-    if session.job_state is not None or not has_job(request.job):
+    if session.job_state is not None or not job_of(request.job).has_command:
         return
     status = job_status(session.state, found)
     if status.is_over and not status.failed_step:
-        await record_job(tx, session, request, detailed(status, request.job, found), now)
+        await record_job(tx, session, request, detailed(status, job_of(request.job), found), now)
 
 
 async def record_ended_session(tx: Tx, session: Session, end_code: str, now: datetime) -> None:
     """Record the result of a job with the end of its session, unless its command ended before."""
     request = await tx.get_one(Request, session.request_id)
-    if session.job_state is not None or not has_job(request.job):
+    if session.job_state is not None or not job_of(request.job).has_command:
         return
     if session.dealt_commands:
         ended = (await ended_counts(tx, [session.id])).get(session.id, (0, 0))
@@ -67,19 +68,21 @@ async def record_ended_session(tx: Tx, session: Session, end_code: str, now: dat
         await record_job(tx, session, request, said, now)
         return
     found = await _reported(tx, session)
-    status = detailed(ended_job(end_code, session.state, found), request.job, found)
+    status = detailed(ended_job(end_code, session.state, found), job_of(request.job), found)
     await record_job(tx, session, request, status, now)
 
 
 def is_job_running(session: Session, request: Request, found: NodeStatus) -> bool:
     """Whether the session has a command that has not exited; a start-up that failed leaves nothing to wait for."""
-    return has_job(request.job) and session.job_state is None and not job_status(session.state, found).is_over
+    return (
+        job_of(request.job).has_command and session.job_state is None and not job_status(session.state, found).is_over
+    )
 
 
 async def is_job_over(tx: Tx, session: Session) -> bool:
     """Whether the command of a session's job ended, so that a machine that is lost needs no replacement."""
     request = await tx.get_one(Request, session.request_id)
-    if session.job_state is not None or not has_job(request.job):
+    if session.job_state is not None or not job_of(request.job).has_command:
         return session.job_state is not None
     status = job_status(session.state, await _reported(tx, session))
     return status.is_over and not status.failed_step

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from bot.rules.jobs.job import JobRequest
 from bot.services.nodes.connection import is_plain
-from ledger.kernel.job import JobRequest
 from ledger.kernel.ports import Port, PortProtocol
 from ledger.models import Instance
 

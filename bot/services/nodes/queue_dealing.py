@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 
+from bot.rules.jobs.stored import job_of
 from bot.rules.nodes.queue_dealing import Dealt
 from ledger.core import Tx
 from ledger.kernel.states import InstanceState
@@ -17,7 +18,7 @@ Commands = tuple[tuple[int, str], ...]
 
 def dealt(queue: SharedQueue) -> Dealt:
     """Return a shared queue as the rules read it."""
-    return Dealt(len(queue.commands), queue.failed, queue.claims, queue.over, max(len(queue.live), 1))
+    return Dealt(len(job_of(queue.job).queue), queue.failed, queue.claims, queue.over, max(len(queue.live), 1))
 
 
 async def deal(tx: Tx, asking: Mapping[str, NodeContext], now: datetime) -> dict[str, Commands]:
@@ -34,5 +35,6 @@ async def deal(tx: Tx, asking: Mapping[str, NodeContext], now: datetime) -> dict
             rounds = [(n, len(queue.claims[n])) for n in dealt(queue).next_for(instance_id, one.gpus)]
             for number in await add_claims(tx, one.node.session_id, instance_id, rounds, now):
                 queue.claims[number].append(instance_id)
-        found[instance_id] = tuple((n, queue.commands[n - 1]) for n in dealt(queue).held_by(instance_id))
+        commands = job_of(queue.job).queue
+        found[instance_id] = tuple((n, commands[n - 1]) for n in dealt(queue).held_by(instance_id))
     return found

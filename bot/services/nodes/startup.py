@@ -6,13 +6,14 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from bot.rules.migrations.resume import beside_name, has_folders, own_place, resume_of, resume_variables
+from bot.rules.jobs.startup_plan import plan_startup, queue_left
+from bot.rules.jobs.stored import checkpoint_of, job_of, job_with_people
 from bot.rules.nodes.checkins import NodeStatus
 from bot.rules.nodes.machine_logs import shown
-from bot.rules.nodes.model_server import SERVE
+from bot.rules.nodes.machine_report import SERVE
 from bot.rules.nodes.set_environment import set_environment
-from bot.rules.nodes.startup_plan import plan_startup, queue_left
 from bot.rules.policy.policy import Policy
+from bot.rules.relocation.resume import beside_name, has_folders, own_place, resume_of, resume_variables
 from bot.rules.values.command_text import cli_command
 from bot.services.notifications.request_message import show_again
 from bot.services.people import direct_messages
@@ -41,11 +42,14 @@ async def plans(tx: Tx, instance_ids: Collection[str]) -> dict[str, dict[str, An
     """
     found: dict[str, dict[str, Any]] = {}
     jobs = await startup_jobs(tx, instance_ids) if instance_ids else {}
-    points = await resume_states(tx, [key for key, one in jobs.items() if one.job.checkpoint is not None])
-    earlier = await earlier_results(tx, [key for key, one in jobs.items() if one.job.queue])
+    points = await resume_states(tx, [key for key, one in jobs.items() if checkpoint_of(one.job) is not None])
+    earlier = await earlier_results(tx, [key for key, one in jobs.items() if job_of(one.job).queue])
     sets = await members(tx, {one.session_id for one in jobs.values() if _is_set(one)})
     for instance_id, one in jobs.items():
-        job, places = one.job, _places(instance_id, one, sets.get(one.session_id, ()))
+        job, places = (
+            job_with_people(one.job, secrets=one.secrets),
+            _places(instance_id, one, sets.get(one.session_id, ())),
+        )
         if points.get(instance_id, STARTS_ANEW) is None or places is None:
             continue  # Its checkpoint, or a machine of its set, is being waited for, so its agent asks again.
         moved = resume_of(one.step, one.saved_from or "", one.saved_step)
@@ -76,7 +80,7 @@ def _saves_to(one: StartupJob) -> Mapping[str, str]:
 
     The URL of a single file is left out, because its query part may be a signature.
     """
-    location = one.own_place or one.job.checkpoint
+    location = one.own_place or checkpoint_of(one.job)
     if one.is_beside:
         # The machine that it replaces is kept, and may still write to the place of the run.
         location = own_place(location, beside_name(short_id(one.request_id), one.n)) or location
@@ -85,7 +89,7 @@ def _saves_to(one: StartupJob) -> Mapping[str, str]:
 
 def _is_set(one: StartupJob) -> bool:
     """Whether several machines work together; those that share a queue work alone."""
-    return one.nodes > 1 and not one.job.queue
+    return one.nodes > 1 and not job_of(one.job).queue
 
 
 def _resume_variables(point: ResumePoint | None) -> dict[str, str]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 
+from bot.rules.jobs.stored import job_of
 from bot.rules.nodes.checkins import NodeStatus, node_line, progress
 from bot.rules.nodes.machine_report import machine_line, startup_line
 from bot.rules.values.phrases import usd
@@ -36,7 +37,7 @@ def agent_view(view: SessionView, now: datetime) -> AgentView:
     line = f"{node_line(found, now)} {machine_line(found.machine if found else None)}".strip()
     if found is None or found.at is None:
         return AgentView(line)
-    started = startup_line(found.machine.steps, view.request.job.install) if found.machine is not None else ""
+    started = startup_line(found.machine.steps, job_of(view.request.job).install) if found.machine is not None else ""
     age_s = max(int((now - found.at).total_seconds()), 0)
     ahead = progress(found, view.price_usd_h, now)
     if ahead is None:

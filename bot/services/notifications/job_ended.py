@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from bot.rules.nodes.job_state import JobStatus, detailed, ended_job, has_job
+from bot.rules.jobs.stored import job_of
+from bot.rules.nodes.job_state import JobStatus, detailed, ended_job
 from bot.services.notifications.request_message import show_again
 from ledger.core import Tx, amend, record
 from ledger.kernel.actor import SYSTEM
@@ -26,6 +27,6 @@ async def record_job(tx: Tx, session: Session, request: Request, status: JobStat
 async def record_waiting_job(tx: Tx, session: Session, end_code: str, now: datetime) -> None:
     """Record the result of a job whose session ends while it waits for a machine."""
     request = await tx.get_one(Request, session.request_id)
-    if session.job_state is None and has_job(request.job):
-        status = detailed(ended_job(end_code, session.state, None), request.job, None)
+    if session.job_state is None and job_of(request.job).has_command:
+        status = detailed(ended_job(end_code, session.state, None), job_of(request.job), None)
         await record_job(tx, session, request, status, now)

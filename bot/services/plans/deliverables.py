@@ -128,7 +128,7 @@ class CostEstimate(Strict):
     schema_version: Literal["1"] = Field(description="The version of this document's form.")
     made_at: datetime = Field(description="When it was made.")
     work: tuple[str, ...] = Field(description="What runs, in words.")
-    answered: int = Field(description="How many offers the clouds gave before any was skipped.")
+    offers_found: int = Field(description="How many offers the clouds gave before any was skipped.")
     options: tuple[OptionCost, ...] = Field(description="The ranked offers, the best first.")
     left_out: tuple[LeftOut, ...] = Field(description="Offers that were skipped, by reason.")
     clouds: tuple[CloudRead, ...] = Field(description="How each cloud answered.")
@@ -171,7 +171,7 @@ class Lifecycle(Strict):
     billing_minimum_s: int = Field(description="The least time that is billed, in seconds.")
     storage_billed_while_stopped: bool = Field(description="Whether the disk costs money while the machine is stopped.")
     can_stop: bool = Field(description="Whether its machine can be stopped and started again.")
-    ends_the_meter: str = Field(description="What ends the cost at this cloud.")
+    stops_billing: str = Field(description="What ends the cost at this cloud.")
     price_cap_usd_h: Decimal = Field(
         description="The most per hour that is covered; null for a decision that covers no offer."
     )
@@ -224,7 +224,7 @@ def cost_estimate(planned: Planned) -> CostEstimate:
         schema_version=VERSION,
         made_at=planned.made_at,
         work=planned.job.work,
-        answered=planned.ranked.answered,
+        offers_found=planned.ranked.answered,
         options=tuple(_option(one) for one in planned.ranked.options),
         left_out=tuple(
             LeftOut(code=one.reason_code, count=one.count, sentence=one.sentence) for one in planned.ranked.excluded
@@ -321,7 +321,7 @@ def _lifecycle(best: RankedOption, planned: Planned, policy: Policy) -> Lifecycl
         billing_minimum_s=able.billing.minimum_s,
         storage_billed_while_stopped=able.billing.storage_while_stopped,
         can_stop=able.stop,
-        ends_the_meter=able.meter_stop_verb,
+        stops_billing=able.meter_stop_verb,
         price_cap_usd_h=price_cap(best.offer.price_usd_h or Decimal(0), policy),
         total_cap_usd=costs.worst_usd,
         amount_is_typed=needed.confirm_amount,

@@ -10,15 +10,17 @@ from dataclasses import replace
 
 from pydantic import ValidationError
 
-from bot.rules.grammar.job_document import CandidatesOrder, FileMount, JobDocument, pairs
 from bot.rules.grammar.parser import GrammarError, ParsedCommand, parse
-from bot.rules.grammar.sizing_words import SizingQuestion
+from bot.rules.jobs.document import JobDocument, pairs
+from bot.rules.jobs.facets.limits import CandidatesOrder
+from bot.rules.jobs.facets.mounts import FileMount
+from bot.rules.jobs.job import JobRequest
+from bot.rules.market.sizing_question import SizingQuestion
 from bot.rules.policy.policy import Policy
 from bot.rules.values import secret_text
 from bot.rules.values.mounts import BadMount, MountMode, read_mounts
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import ssh_keys
-from ledger.kernel.job import JobRequest
 
 
 def completed(document: JobDocument, defaults: Mapping[str, str]) -> JobDocument:

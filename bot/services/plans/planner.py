@@ -6,7 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from bot.rules.grammar.run_words import workload_of
+from bot.rules.jobs.facets.limits import SpotPolicy
+from bot.rules.jobs.facets.work import workload_of
+from bot.rules.jobs.job import JobRequest
 from bot.rules.market.alternatives import alternatives
 from bot.rules.market.disk import disk_gb, disk_sentence
 from bot.rules.market.filters import blocked, excluded
@@ -35,9 +37,9 @@ from bot.services.market.answers import (
 from bot.services.market.catalog import USUAL_S, Catalog
 from bot.services.runtime.commands import Reply, refuse
 from ledger.kernel.clock import Clock
-from ledger.kernel.job import GpuConstraint, JobRequest, SpotPolicy
 from providers.capabilities import Capabilities
 from providers.contract import Offer
+from providers.gpus.constraint import GpuConstraint
 
 #: So many offers are shown of a lighter method than the one that was asked for.
 METHOD_OPTIONS = 2

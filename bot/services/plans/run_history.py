@@ -13,7 +13,8 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from bot.rules.grammar.run_words import workload, workload_of
+from bot.rules.jobs.facets.work import workload, workload_of
+from bot.rules.jobs.stored import job_of
 from bot.rules.sizing.run_time import finished_run
 from bot.rules.sizing.throughput import FinishedRun, say, tokens_per_s
 from bot.rules.sizing.workload import Workload
@@ -71,13 +72,14 @@ async def record_session(db: Database, text: str, tokens_s: Decimal, actor: Acto
             request, session = await resolve(tx, text)
         except LookupError as error:
             return refuse(ReplyCode.UNKNOWN_ID, f"{error}.")
-    work = workload_of(request.job)
+    job = job_of(request.job)
+    work = workload_of(job)
     if session is None or not session.gpu:
         return refuse(ReplyCode.NO_SESSION, f"{short_id(request.id)} never had a machine, so it made nothing.")
     if work is None:
         sentence = f"{session.short_id} has no description of its run. Record it with one instead."
         return refuse(ReplyCode.NO_WORK, sentence)
-    words = tuple(request.job.work)
+    words = tuple(job.work)
     gpu, count = session.gpu, session.gpu_count
     return await record_run(db, words, gpu, count, tokens_s, actor, now, session=session)
 

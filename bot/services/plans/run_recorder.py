@@ -13,7 +13,9 @@ from decimal import Decimal
 from itertools import groupby
 from typing import Any
 
-from bot.rules.grammar.run_words import workload_of
+from bot.rules.jobs.facets.work import workload_of
+from bot.rules.jobs.job import JobRequest
+from bot.rules.jobs.stored import job_of
 from bot.rules.nodes.steady_rate import is_comparable, steady_rate
 from bot.rules.sizing.run_time import finished_run
 from bot.rules.sizing.throughput import FinishedRun
@@ -23,7 +25,7 @@ from bot.services.runtime.context import Context
 from ledger.core import lock_family
 from ledger.kernel.actor import SYSTEM
 from ledger.kernel.event_kind import EventKind
-from ledger.kernel.job import JobRequest
+from ledger.kernel.stored_job import StoredJob
 from ledger.models import Session
 from ledger.queries.journal import noted_before
 from ledger.queries.runs.ended import reports_of_ended
@@ -77,10 +79,10 @@ class RunRecorder:
         return True
 
 
-def _measured(reports: Iterable[tuple[Session, JobRequest, dict[str, Any]]]) -> Iterator[_Ended]:
+def _measured(reports: Iterable[tuple[Session, StoredJob, dict[str, Any]]]) -> Iterator[_Ended]:
     """Yield the sessions whose run was described and ran steadily; of several machines, the newest that did."""
     for _, group in groupby(reports, key=lambda row: row[0].id):
-        found = (_run(session, job, report) for session, job, report in group)
+        found = (_run(session, job_of(job), report) for session, job, report in group)
         if (one := next(filter(None, found), None)) is not None:
             yield one
 

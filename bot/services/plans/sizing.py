@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
-from bot.rules.grammar.run_words import workload_of
-from bot.rules.grammar.sizing_words import SizingQuestion
+from bot.rules.jobs.facets.work import workload_of
+from bot.rules.jobs.job import JobRequest
 from bot.rules.market.disk import disk_gb
 from bot.rules.market.model_for_budget import disk_guess, model_for_budget
 from bot.rules.market.ranking import Ranked, rank
+from bot.rules.market.sizing_question import SizingQuestion
 from bot.rules.policy.policy import Policy
 from bot.services.market.catalog import Catalog
 from bot.services.plans import planner
 from bot.services.plans.planner import Planned
 from ledger.kernel.clock import Clock
-from ledger.kernel.job import JobRequest
 
 
 async def plan(catalog: Catalog, clock: Clock, wanted: JobRequest | SizingQuestion, policy: Policy) -> Planned:

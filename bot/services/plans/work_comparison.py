@@ -9,6 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 from bot.rules.grammar.compare_words import PLAIN_TOKENS
+from bot.rules.jobs.job import JobRequest
 from bot.rules.market.disk import disk_gb
 from bot.rules.market.model_for_budget import written
 from bot.rules.market.work_comparison import WorkComparison, WorkCost, compare_work
@@ -29,7 +30,6 @@ from bot.services.market.answers import (
 from bot.services.market.catalog import Catalog
 from ledger.kernel import money
 from ledger.kernel.clock import Clock
-from ledger.kernel.job import JobRequest
 
 HEAD = ("GPU", "cloud", "$/run", "range", "$/1M tokens", "time", "tokens/s", "$/h")
 #: The columns of numbers.

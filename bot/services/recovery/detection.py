@@ -16,9 +16,9 @@ from bot.services.runtime.ends_copy import EndsCopy
 from bot.services.runtime.ledger_comparison import LedgerComparison, accepted_records, compare
 from bot.services.runtime.older_ledger import SUBJECT, note, record_later_end
 from ledger.core import Tx, amend, lock_family
-from ledger.kernel.job import volume_of
 from ledger.kernel.must_end import MustEnd
 from ledger.kernel.states import ENDABLE_SESSION, OPEN_INSTANCE
+from ledger.kernel.volume_name import volume_of
 from ledger.models import Instance, Session
 from ledger.queries.ends import ALIVE, other_replicas, stopped_at
 from ledger.queries.recovery.age import newest_at

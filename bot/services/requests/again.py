@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
-from bot.rules.access.sight import Sight, job_in_sight
+from bot.rules.access.sight import Sight
 from bot.rules.approvals.approvers import Deed, is_same, linked
 from bot.rules.checkpoints.verification import place
+from bot.rules.jobs.job import JobRequest
+from bot.rules.jobs.sight import job_in_sight
+from bot.rules.jobs.stored import job_of
 from bot.rules.values.command_text import cli_command
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.grants import authority
@@ -18,7 +21,6 @@ from bot.services.runtime.context import Context
 from ledger.core import Tx
 from ledger.kernel.actor import Actor
 from ledger.kernel.ids import short_id
-from ledger.kernel.job import JobRequest
 from ledger.kernel.request_kind import RequestKind
 from ledger.models import Request
 from ledger.queries.access import Whose
@@ -60,7 +62,7 @@ async def again(ctx: Context, command: Again) -> Reply:
             earlier = await tx.get(Request, earlier.parent_id)
     if earlier is None:
         return NOTHING
-    job = job_in_sight(replace(earlier.job, already_hours=Decimal(0)), command.sight)
+    job = job_in_sight(replace(job_of(earlier.job), already_hours=Decimal(0)), command.sight)
     work = "" if command.sight.shows_work else " What it runs, and on which image, is left out."
     if job.volume:  # It is found again by its name, wherever it is now.
         job = replace(job, candidates=(), regions=(), volume_session=None)

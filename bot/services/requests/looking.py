@@ -5,15 +5,16 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from bot.rules.jobs.job import JobRequest
+from bot.rules.jobs.job_text import machine
 from bot.rules.market.ranking import Ranked
-from bot.rules.values.job_text import machine
-from bot.rules.values.phrases import cloud_title, usd
+from bot.rules.values.phrases import usd
 from bot.services.market.catalog import MarketAnswer
 from bot.services.notifications.request_message import show_again
 from bot.services.runtime.context import Context
 from ledger.core import Claim, release
-from ledger.kernel.job import JobRequest
 from ledger.models import Request
+from providers.cloud_names import cloud_title
 
 #: The pause between two checks whether all offers were read.
 LOOK_S: Final = 2.0

@@ -1,37 +1,17 @@
-"""Check the files of a job before anything is bought: whether a machine can mount them, and whether they fit."""
+"""Check before anything is bought whether the files of a job fit on its disk."""
 
 from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Mapping
 
-from bot.rules.grammar.run_words import workload_of
-from bot.rules.values.mounts import MountMode, mounts_of, run_without_agent
+from bot.rules.jobs.facets.work import workload_of
+from bot.rules.jobs.job import JobRequest
+from bot.rules.values.mounts import MountMode, mounts_of
 from bot.rules.viability.host import IMAGE_GB, run_disk
 from bot.services.runtime.context import Context
-from ledger.kernel.job import JobRequest
-from providers.capabilities import Capabilities
 
 _GB = 10**9
-
-
-def refusal(job: JobRequest, clouds: Mapping[str, Capabilities], *, has_agents: bool) -> str | None:
-    """Say that no machine of these clouds could get a job's files; None where one could.
-
-    `has_agents`: machines reach this service, so that an agent runs there.
-    """
-    found = mounts_of(job.mounts)
-    mounted = next((one for one in found if one.needs_fuse), None)
-    if mounted is not None and not any(one.fuse for one in clouds.values()):
-        return (
-            f"{mounted.mode} needs FUSE, which no machine at {', '.join(clouds)} has. For {mounted.path}, write "
-            "mode: COPY. To keep what the job writes, set checkpoint=."
-        )
-    by_itself = run_without_agent(found) and any(one.batch for one in clouds.values())
-    if found and not has_agents and not by_itself:
-        return "file_mounts needs GPU Shopper's agent, and no machine can run it until GPU_SHOPPER_NODE_URL is set."
-    return None
 
 
 async def too_large(ctx: Context, job: JobRequest) -> str | None:

@@ -13,6 +13,10 @@ from typing import Any, Final
 
 from bot.rules.approvals.authority import ApprovalPlan, Authority, plan
 from bot.rules.instances.gpu_check import AVOIDED_FOR, FAILED_DELIVERY
+from bot.rules.jobs import consumer_limits
+from bot.rules.jobs.facets.limits import cloud_of_offer
+from bot.rules.jobs.job import JobRequest
+from bot.rules.jobs.stored import job_of, stored_job
 from bot.rules.market.affordability import cannot_pay
 from bot.rules.market.filters import excluded
 from bot.rules.market.listing import unknown_places
@@ -41,7 +45,6 @@ from ledger.kernel.actor import SYSTEM, Actor
 from ledger.kernel.end_reason import EndReason
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import hex_token
-from ledger.kernel.job import JobRequest
 from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import RequestState
 from ledger.models import Option, Quote, Request
@@ -91,7 +94,7 @@ async def _quote(ctx: Context, held: Claim) -> None:
         request = await tx.get_one(Request, held.row_id)
         spent_usd = await spent_before(tx, request)
         avoided = await failed_machines(tx, FAILED_DELIVERY, ctx.clock.now() - AVOIDED_FOR)
-        job = _bound(await with_secrets(tx, request.id, request.job), spent_usd)
+        job = _bound(await with_secrets(tx, request.id, job_of(request.job)), spent_usd)
     lacks = ctx.catalog.checks.store(job.checkpoint, ctx.policy.checkpoint_places)
     lacks = lacks or await unreadable(ctx, job.checkpoint) or await too_large(ctx, job)
     if lacks is not None:
@@ -114,7 +117,7 @@ async def _quote(ctx: Context, held: Claim) -> None:
     if derived:
         # Its hours follow from the market that its quote shows, which may be more than was read when it was made.
         job = planner.rented_on(offers, job, ctx.policy, able, own)
-        request.job = replace(request.job, hours=job.hours)
+        request.job = stored_job(replace(job_of(request.job), hours=job.hours))
     how: dict[str, Any] = {"whole": bool(job.work), "to_run": True, "own": own}
     ranked = rank(offers, job, ctx.policy, able, proof=market.completeness.proof, **how)
     if looking.is_needed(request, job, market, ctx.clock.now()):
@@ -132,7 +135,7 @@ async def _quote(ctx: Context, held: Claim) -> None:
 
 def _bound(job: JobRequest, spent_usd: Decimal) -> JobRequest:
     """Bind a job to the cloud of the offer that it names, and to what earlier attempts left of its limit."""
-    if (at := consumers.cloud_of(job)) and at in (job.candidates or (at,)):
+    if (at := cloud_of_offer(job.offer_id)) and at in (job.candidates or (at,)):
         job = replace(job, candidates=(at,))
     if job.budget_cap_usd is not None:
         # The requester's limit is for all attempts together: what earlier ones cost is not spent again.
@@ -145,8 +148,8 @@ def _too_long(ctx: Context, request: Request, job: JobRequest) -> str:
     limits = consumers.of(ctx.policy.consumers, Actor.from_ref(request.requester))
     try:
         if limits is not None:
-            consumers.narrowed(job, limits, Actor.from_ref(request.requester).id)
-    except consumers.NotAllowed as error:
+            consumer_limits.narrowed(job, limits, Actor.from_ref(request.requester).id)
+    except consumer_limits.NotAllowed as error:
         return str(error)
     capped = hours_cap.check(job.hours, Decimal(0), ctx.policy)
     return "" if capped.allowed else capped.sentence
@@ -164,7 +167,7 @@ async def _stored_or_closed(
     """Open the request for decision with its options, let it wait again, or close it where nothing fits."""
     judges = _Judges(
         await auto_approval.ineligible(ctx, request),
-        await matched.people_of(ctx, request.id) if request.job.may_wait else {},
+        await matched.people_of(ctx, request.id) if job_of(request.job).may_wait else {},
     )
     now, approved = ctx.clock.now(), False
     try:
@@ -211,7 +214,7 @@ async def _offer(
     # People count the lines that they see: the numbers follow the list and not the whole market.
     options = [option_of(quote.id, place, option, now) for place, option in enumerate(ranked.options, 1)]
     tx.add_all([*options, *buttons_of(request.id, version, options)])
-    job, override = request.job, await override_of(tx, request.id)
+    job, override = job_of(request.job), await override_of(tx, request.id)
     needed, mandate, earlier, time_h = await _planned(ctx, tx, request, options, override, now)
     judged = await auto_approval.judge(ctx, tx, request, options[0], now, mandate, earlier, judges.not_them)
     rule = judged.sentence if judged.allowed else " ".join(filter(None, (needed.rule, judged.sentence)))
@@ -222,7 +225,7 @@ async def _offer(
         "required_approvals": 1 if judged.allowed else needed.required,
         "chosen_option_id": None,
         "looking": None,
-        "job": request.job,
+        "job": stored_job(job),
         "expires_at": quote.expires_at,
         "due_at": due_at,
     }
@@ -251,10 +254,10 @@ async def _planned(
 
     Approvers are people, so the plans are those for people. The checkpoint hold at the end is granted time too.
     """
-    job, by_people = request.job, replace(ctx.policy, auto_approve_below_usd=None)
+    job, by_people = job_of(request.job), replace(ctx.policy, auto_approve_below_usd=None)
     earlier = (await authority.earlier(tx, request, now)).whole
-    time_h = hours_cap.counted(job, job.hours + max(map(hold_hours, options)))
-    total_h = time_h + hours_cap.counted(job, earlier.hours)
+    time_h = job.counted(job.hours + max(map(hold_hours, options)))
+    total_h = time_h + job.counted(earlier.hours)
     mandates = await approvers.fresh_of_each(tx, ctx.policy, request.requester, job, options, earlier)
     state, plans = hours_used.state_of(override, total_h), list[ApprovalPlan]()
     for option, mandate in zip(options, mandates, strict=True):
@@ -300,7 +303,7 @@ async def _nothing(
     spent_usd: Decimal,
 ) -> None:
     """Close a request for which nothing fits: say which clouds are silent, what would open the market, then why."""
-    job = request.job
+    job = job_of(request.job)
     lead = (f"{job.offer_id} is not for sale now.", f"{job.offer_id} was not found.") if job.offer_id else ()
     if job.budget_cap_usd is not None and spent_usd > 0:
         reasons.insert(0, f"Earlier attempts spent {usd(spent_usd)} of the limit of {usd(job.budget_cap_usd)}.")

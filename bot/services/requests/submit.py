@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from decimal import Decimal
 
 from bot.rules.approvals.approvers import Deed
-from bot.rules.market import node_sets
+from bot.rules.jobs import consumer_limits, network_volume, waiting_text
+from bot.rules.jobs.checks import check, check_secrets, facts_of
+from bot.rules.jobs.job import JobRequest
+from bot.rules.jobs.stored import job_of, stored_job
 from bot.rules.market import waiting as waiting_rules
 from bot.rules.market.disk import disk_gb
-from bot.rules.policy import consumers, job_bounds, model_profiles, volumes
+from bot.rules.policy import consumers, job_bounds
 from bot.rules.policy.request_rate import FOR_MACHINES, CountedAs
-from bot.rules.pricing import hours_cap
-from bot.rules.values import waiting_text
 from bot.rules.values.command_text import cli_command
 from bot.rules.values.phrases import plural
 from bot.rules.values.reply_code import ReplyCode
@@ -22,16 +22,15 @@ from bot.services.access import credentials, delegation, job_secrets, request_ra
 from bot.services.notifications import repeated_request
 from bot.services.people import eligibility
 from bot.services.plans import planner
-from bot.services.requests import mounts, waiting
+from bot.services.requests import waiting
 from bot.services.runtime import recovery_mode
 from bot.services.runtime.commands import Provision, Reply, refuse
 from bot.services.runtime.context import Context
-from bot.services.sessions import volumes as volumes_there
+from bot.services.sessions import volume_lookup as volumes_there
 from ledger.core import Tx, add_request, record
 from ledger.kernel.actor import Actor
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import new_id, short_id
-from ledger.kernel.job import JobRequest
 from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import RequestState
 from ledger.models import Request
@@ -80,7 +79,7 @@ async def submit(
     job, kind = bound, RequestKind.VOLUME if bound.makes_volume else kind
     checked = _refuse_volume(ctx, job) if job.makes_volume else _refuse(ctx, job)
     # A run that moves was accepted by an earlier version, and may have to leave its machine.
-    if checked is None and kind is not RequestKind.MIGRATE and (wrong := job_bounds.secrets(job)):
+    if checked is None and kind is not RequestKind.MIGRATE and (wrong := check_secrets(job)):
         checked = refuse(*wrong)
     refusal = checked or await _refuse_people(ctx, command.actor, job)
     if refusal is not None:
@@ -109,7 +108,7 @@ async def submit(
         if not new:  # Another replica recorded the same message at this moment.
             known = await by_inbox_key(tx, command.key)
         reply = _submitted(ctx, known.id if known else request_id, job, waits)
-        if same := next((one for one in undecided if new and one.job == job.without_people()), None):
+        if same := next((one for one in undecided if new and job_of(one.job) == job.without_people()), None):
             reply = replace(reply, sentence=f"{reply.sentence} {_twice(same.id)}")
         reply = await recovery_mode.with_recovery_notice(tx, reply)
     ctx.hints.requests.set()
@@ -134,8 +133,8 @@ async def _bound(ctx: Context, command: Provision) -> JobRequest | Reply:
         job = replace(job, disk_gb=disk_gb(job, ctx.policy))
     limits = consumers.of(ctx.policy.consumers, command.actor)
     try:
-        job = consumers.narrowed(job, limits, command.actor.id) if limits else job
-    except consumers.NotAllowed as error:
+        job = consumer_limits.narrowed(job, limits, command.actor.id) if limits else job
+    except consumer_limits.NotAllowed as error:
         return refuse(error.code, str(error))
     return await volumes_there.with_volume(ctx, command.actor, job)
 
@@ -159,7 +158,7 @@ async def _add(
         state=state,
         inbox_key=command.key,
         requester=command.actor.ref,
-        job=job,
+        job=stored_job(job),
         reason=job.reason,
         channel=command.channel,
         run_id=command.run_id,
@@ -203,50 +202,16 @@ def _twice(request_id: str) -> str:
 
 def _refuse_volume(ctx: Context, job: JobRequest) -> Reply | None:
     """Refuse a network volume that no cloud here offers, or not in this size or for this time."""
-    wrong = volumes.check(job, ctx.catalog.capabilities) or job_bounds.reason(job.reason, ctx.policy)
+    wrong = network_volume.check_volume_job(job, ctx.catalog.capabilities) or job_bounds.reason(job.reason, ctx.policy)
     return refuse(*wrong) if wrong else None
 
 
 def _refuse(ctx: Context, job: JobRequest) -> Reply | None:
     """Refuse what needs no cloud to judge, with the same checks and sentences in every client."""
-    policy, able = ctx.policy, ctx.catalog.capabilities
-    clouds = tuple(name for name, one in able.items() if one.volume_gb is None)
-    if not clouds:
+    able = ctx.catalog.capabilities
+    if all(capabilities.volume_gb is not None for capabilities in able.values()):
         return refuse(
             ReplyCode.NO_CLOUDS, f"No cloud is set up here. {cli_command('doctor')} lists the missing settings."
         )
-    unknown = [name for name in job.candidates if name not in clouds]
-    if job.candidates and len(unknown) == len(job.candidates):
-        return refuse(ReplyCode.UNKNOWN_CLOUD, f"None of {', '.join(unknown)} is set up here. Use {', '.join(clouds)}.")
-    named = [name for name in job.candidates if name in able]
-    if named and not job.run and not job.queue and all(able[name].batch for name in named):
-        sentence = f'{named[0]} runs one program and nothing else. Name it, such as run="python train.py".'
-        return refuse(ReplyCode.RUN_MISSING, sentence)
-    has_agent = any(able[name].has_agent(own_image=job.image is not None) for name in named)
-    needing = "queue=" if job.queue else "attempts=" if job.attempts > 1 else ""
-    if named and needing and not has_agent:
-        sentence = f"{needing} needs GPU Shopper's agent, which doesn't run at {', '.join(named)} with this job."
-        return refuse(ReplyCode.AGENT_MISSING, sentence)
-    if needing and not ctx.node_url:
-        sentence = f"{needing} needs GPU Shopper's agent, and no machine can run it until GPU_SHOPPER_NODE_URL is set."
-        return refuse(ReplyCode.AGENT_MISSING, sentence)
-    wanted = {name: able[name] for name in named or able}
-    if (unmounted := mounts.refusal(job, wanted, has_agents=bool(ctx.node_url))) is not None:
-        return refuse(ReplyCode.BAD_MOUNT, unmounted)
-    if wrong := job_bounds.check(job, policy):
-        return refuse(*wrong)
-    alone = [node_sets.refused(name, able[name].single_node, job) for name in named or clouds]
-    if all(alone):
-        return refuse(ReplyCode.BAD_NODES, " ".join(alone))
-    try:  # Words are checked when they are read; a repeated job was read under an earlier policy.
-        model_profiles.check_job(job, policy.instance_profiles)
-    except model_profiles.NotInProfile as error:
-        return refuse(error.code, str(error))
-    if (at := consumers.cloud_of(job)) and at not in (job.candidates or (at,)):
-        return refuse(
-            ReplyCode.OFFER_ELSEWHERE, f"{job.offer_id} is not at {', '.join(job.candidates)}. Name its own cloud."
-        )
-    verdict = hours_cap.check(job.hours, Decimal(0), policy)
-    if not verdict.allowed:
-        return refuse(verdict.code, verdict.sentence)
-    return None
+    wrong = check(job, facts_of(job, ctx.policy, able, agent_reaches=bool(ctx.node_url)))
+    return refuse(*wrong) if wrong is not None else None

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from bot.rules.jobs.job import JobRequest
+from bot.rules.jobs.stored import job_of, job_with_people
 from bot.rules.market import waiting as rules
 from bot.rules.market.affordability import cannot_pay
 from bot.rules.market.ranking import rank
@@ -21,8 +23,8 @@ from bot.services.runtime.context import Context
 from ledger.core import Claim, StaleMove, Tx, claim, move, release
 from ledger.kernel.actor import SYSTEM
 from ledger.kernel.ids import url_token
-from ledger.kernel.job import JobRequest
 from ledger.kernel.states import RequestState
+from ledger.kernel.stored_job import StoredJob
 from ledger.models import Request, Token, WaitLimits
 from ledger.queries.lookups import jobs_of, limits_of, waiting_jobs
 
@@ -39,6 +41,10 @@ class _Waiter:
     claim: Claim
     job: JobRequest
     limits: WaitLimits
+
+
+def _waiter(held: Claim, stored: StoredJob, secrets: tuple[str, ...], limits: WaitLimits) -> _Waiter:
+    return _Waiter(held, job_with_people(stored, secrets=secrets), limits)
 
 
 async def store(tx: Tx, request_id: str, limits: rules.WaitTerms, now: datetime) -> None:
@@ -73,8 +79,8 @@ async def look_due(ctx: Context) -> int:
     async with ctx.db.read() as tx:
         ids = [one.row_id for one in held]
         limits, mine = await limits_of(tx, ids), await jobs_of(tx, ids)
-        jobs = await waiting_jobs(tx, JOBS_MAX)
-    waiters = [_Waiter(one, mine[one.row_id], limits[one.row_id]) for one in held]
+        jobs = [job_of(stored) for stored in await waiting_jobs(tx, JOBS_MAX)]
+    waiters = [_waiter(one, *mine[one.row_id], limits[one.row_id]) for one in held]
     over = [one for one in waiters if now >= one.limits.until]
     starts = [one for one in waiters if now < one.limits.until and not one.job.wait]
     looking = [one for one in waiters if now < one.limits.until and one.job.wait]
@@ -155,10 +161,11 @@ async def _expire(ctx: Context, one: _Waiter, now: datetime) -> None:
 
 async def wait_again(tx: Tx, request: Request, held: Claim, now: datetime) -> bool:
     """Let a request wait again that found nothing at its quote; False where it does not wait, or no longer."""
-    if not request.job.may_wait or request.quote_version > 0:
+    job = job_of(request.job)
+    if not job.may_wait or request.quote_version > 0:
         return False
     limits = (await limits_of(tx, [request.id])).get(request.id)
-    if limits is None or not request.job.wait or now >= limits.until:
+    if limits is None or not job.wait or now >= limits.until:
         return False
     limits.misses += 1
     due_at = rules.next_look(request.id, now, limits.until)

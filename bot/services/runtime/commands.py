@@ -11,9 +11,9 @@ from typing import Any, Final
 
 from bot.rules.approvals.decision import DeciderFacts
 from bot.rules.instances.power import PowerAction
+from bot.rules.jobs.job import JobRequest
 from bot.rules.values.reply_code import ReplyCode
 from ledger.kernel.actor import Actor
-from ledger.kernel.job import JobRequest
 from ledger.kernel.steps.grace import GraceChoice
 
 #: The name in a reply's data of the seconds after which the same command can be carried out.

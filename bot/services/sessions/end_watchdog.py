@@ -18,6 +18,7 @@ from typing import NamedTuple
 from bot.rules.approvals.approvers import slack_account
 from bot.rules.instances.ledger_age import still_lacking, with_latest_ends
 from bot.rules.instances.watchdog import Ability, EndOrder, due
+from bot.rules.jobs.stored import checkpoint_of
 from bot.rules.values.phrases import plural
 from bot.services.recovery.detection import begin, seen_at
 from bot.services.runtime import epoch
@@ -67,8 +68,7 @@ class Read(NamedTuple):
 class EndWatchdog:
     """Keep the copy, end what is overdue, try writes, page directly. One per process, in a loop of its own.
 
-    `ctx` has its own connections and adapters. `me` names this process among the replicas. `operators` is the channel
-    of the operators, "" where none is set.
+    `ctx` has its own connections and adapters. `me` names this replica. `operators` is their channel, or "".
     """
 
     ctx: Context
@@ -142,7 +142,7 @@ class EndWatchdog:
         entries = (*self.ctx.epoch.entries(), *([self.copy.epoch] if self.copy.epoch else ()))
         try:
             async with asyncio.timeout(READ_S), self.ctx.db.read() as tx:
-                rows = tuple(await must_end(tx))
+                rows = tuple(await must_end(tx, checkpoint_of))
                 others = await other_replicas(tx, self.me, now - ALIVE)
                 compared = await compare(tx, entries)
         except Exception as error:  # noqa: BLE001 # Whatever stops the read, the ends of the copy still come.
@@ -278,7 +278,7 @@ class EndWatchdog:
         """Read one row again right before its order; None when it ended meanwhile. The row as it was on a failure."""
         try:
             async with asyncio.timeout(READ_S), self.ctx.db.read() as tx:
-                return next(iter(await must_end(tx, one.instance_id)), None)
+                return next(iter(await must_end(tx, checkpoint_of, one.instance_id)), None)
         except Exception as error:  # noqa: BLE001 # Whatever stops the read, the row as it was a moment ago counts.
             log.warning("%s could not be read again (%s)", one.instance_id, type(error).__name__)
             return one if await self._may_use_the_copy() else None

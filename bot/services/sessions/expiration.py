@@ -18,8 +18,8 @@ from ledger.core import Claim, Tx, claim, lock_family, release
 from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.end_reason import EndReason
 from ledger.kernel.grant import GrantKind
-from ledger.kernel.job import volume_of
 from ledger.kernel.states import SessionState
+from ledger.kernel.volume_name import volume_of
 from ledger.models import GrantRow, Session
 from ledger.queries.lookups import session_and_its_bill
 from ledger.queries.overspend import open_overspend_request

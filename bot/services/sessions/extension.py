@@ -8,7 +8,9 @@ from decimal import Decimal
 
 from bot.rules.approvals.approvers import Deed
 from bot.rules.approvals.authority import Authority
-from bot.rules.policy import job_bounds, volumes
+from bot.rules.jobs.job import JobRequest
+from bot.rules.jobs.stored import job_of, stored_job
+from bot.rules.policy import job_bounds, volume_checks
 from bot.rules.policy.job_bounds import BoundsVerdict
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.request_rate import CountedAs
@@ -37,9 +39,9 @@ from ledger.kernel.checkpoint_step import WAITS, CheckpointStep
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.grant import GrantKind
 from ledger.kernel.ids import new_id, short_id
-from ledger.kernel.job import JobRequest, volume_of
 from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import GrantState, RequestState, SessionState
+from ledger.kernel.volume_name import volume_of
 from ledger.models import Approval, GrantRow, Instance, Request, Session
 from ledger.queries.journal import done_before
 from ledger.queries.lookups import billed_since, by_inbox_key, waiting_extensions
@@ -51,7 +53,7 @@ EXTENDABLE = frozenset({SessionState.PROVISIONING, SessionState.RUNNING, Session
 
 
 async def extend(ctx: Context, command: Extend) -> Reply:
-    """Extend a session. Codes of success: `kept` (inside what was approved), `asked` (an approver decides)."""
+    """Extend a session. Codes of success: `kept_running` (as approved), `extension_requested` (else)."""
     if not_them := await eligibility.refused(ctx, command.decider, Deed.EXTEND):
         return refuse(not_them.code, not_them.sentence)
     now = ctx.clock.now()
@@ -115,7 +117,7 @@ async def _extend(ctx: Context, tx: Tx, session: Session, command: Extend, asker
 def _too_long(policy: Policy, session: Session, hours: Decimal, already: Decimal) -> BoundsVerdict | None:
     """Say that a session would get more hours in all than it may have, or that no time was asked for."""
     if volume_of(session.gpu):
-        return volumes.bad_time(already + hours if hours > 0 else hours)
+        return volume_checks.bad_time(already + hours if hours > 0 else hours)
     verdict = hours_cap.check(hours, already, policy)
     return None if verdict.allowed else BoundsVerdict(verdict.code, verdict.sentence)
 
@@ -157,7 +159,7 @@ async def _keep(tx: Tx, session: Session, command: Extend, deadline: datetime, n
 
 def _kept(session: Session, said: str, end: datetime | None) -> Reply:
     at = f"at {end:%Y-%m-%d %H:%M} UTC" if end else "later"
-    return Reply(True, ReplyCode.KEPT, f"Session {session.short_id} now ends {at}: {said}", {"ends_at": end})
+    return Reply(True, ReplyCode.KEPT_RUNNING, f"Session {session.short_id} now ends {at}: {said}", {"ends_at": end})
 
 
 async def _volume_ends(tx: Tx, job: JobRequest, session: Session, hours: Decimal) -> Reply | None:
@@ -192,8 +194,8 @@ async def _not_asked(
     waiting = await waiting_extensions(tx, session.request_id)
     if waiting:
         sentence = f"You already asked for more time ({short_id(waiting[0].id)})."
-        return refuse(ReplyCode.ALREADY_ASKED, sentence, {"request_id": waiting[0].id})
-    return await _volume_ends(tx, parent.job, session, command.hours)
+        return refuse(ReplyCode.ALREADY_REQUESTED, sentence, {"request_id": waiting[0].id})
+    return await _volume_ends(tx, job_of(parent.job), session, command.hours)
 
 
 async def _ask(
@@ -203,7 +205,8 @@ async def _ask(
     parent = await tx.get_one(Request, session.request_id)
     earlier = await authority.earlier(tx, parent, now)
     already_in_all = already + earlier.whole.hours
-    above = "" if parent.job.makes_volume else extension.override_sentence(already_in_all, command.hours, ctx.policy)
+    job = job_of(parent.job)
+    above = "" if job.makes_volume else extension.override_sentence(already_in_all, command.hours, ctx.policy)
     if refused := await _not_asked(ctx, tx, session, parent, command, above):
         return refused
     kind = RequestKind.EXTEND
@@ -211,7 +214,7 @@ async def _ask(
     if too_many := await request_rate.refusal(ctx, tx, askers, now, counted):
         return too_many
     # Limits of the first request do not bind this one: more time is more money, and approvers set its limit.
-    job = replace(parent.job, budget_cap_usd=None, max_price_usd_h=None, reason=reason)
+    job = replace(job, budget_cap_usd=None, max_price_usd_h=None, reason=reason)
     job = replace(job, hours=command.hours, already_hours=already)
     # A stopped instance costs only its disk.
     stopped = row.checkpoint_step == CheckpointStep.HELD and row.status == "stopped"
@@ -234,7 +237,7 @@ async def _ask(
         inbox_key=command.key,
         parent_id=parent.id,
         requester=actor.ref,
-        job=job,
+        job=stored_job(job),
         reason=reason,
         channel=parent.channel,
         rule=f"{needed.rule} {above or f'That makes {say_hours(total)} in all.'}",
@@ -269,16 +272,16 @@ async def _longer(ctx: Context, tx: Tx, session: Session, row: Instance, hours: 
 
 
 def _asked(request: Request, end: datetime | None) -> Reply:
-    more, ends = say_hours(request.job.hours), f" {end:%Y-%m-%d %H:%M} UTC" if end else ""
+    more, ends = say_hours(job_of(request.job).hours), f" {end:%Y-%m-%d %H:%M} UTC" if end else ""
     sentence = f"Asked for {more} more ({short_id(request.id)}). Until it's approved, the session still ends{ends}."
-    return Reply(True, ReplyCode.ASKED, sentence, {"request_id": request.id})
+    return Reply(True, ReplyCode.EXTENSION_REQUESTED, sentence, {"request_id": request.id})
 
 
 async def grant(ctx: Context, tx: Tx, request: Request, approval: Approval, session: Session, now: datetime) -> None:
     """Carry out the last approval of an extension: reserve its amount and move the session's end in one transaction."""
     if approval.price_cap_usd_h is None or approval.total_cap_usd is None or session.deadline is None:
         raise ValueError(f"approval {approval.id} covers no amount")
-    actor, hours = Actor.from_ref(approval.approver), Decimal(approval.hours or request.job.hours)
+    actor, hours = Actor.from_ref(approval.approver), Decimal(approval.hours or job_of(request.job).hours)
     authority = await reservations.new_grant(
         tx,
         GrantKind.EXTEND,

@@ -22,7 +22,7 @@ from ledger.kernel.steps.grace import GraceChoice, GraceOutcome
 from ledger.models import GraceRow, Instance, Session
 from ledger.queries.journal import done_before
 from ledger.queries.runs.graces import change_grace, graces_of_sessions
-from ledger.queries.runs.migrations import waiting_target
+from ledger.queries.runs.relocations import waiting_target
 
 _REFUSED = (
     "That request has no session with a machine in grace.",

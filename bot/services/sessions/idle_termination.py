@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from bot.rules.grammar.idle_word import LEAST_S
-from bot.rules.migrations.asks import idles_on_purpose
+from bot.rules.jobs.facets.idle import LEAST_S
+from bot.rules.jobs.stored import job_of
 from bot.rules.nodes.checkins import EarlyEnd, Watched, early_end, listener_problem
+from bot.rules.relocation.asks import idles_on_purpose
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import authorization
 from bot.services.instances import grace
@@ -34,7 +35,7 @@ from ledger.kernel.states import SessionState
 from ledger.models import Instance, Request, Session
 from ledger.queries.nodes import Suspect, listening_since, node_of, reporting, suspects
 from ledger.queries.runs.graces import open_grace
-from ledger.queries.runs.migrations import open_migration_of
+from ledger.queries.runs.relocations import open_migration_of
 
 #: A pause between two checks longer than this means that no service received heartbeats meanwhile.
 GAP_S = 150.0
@@ -78,13 +79,13 @@ async def _check(ctx: Context, suspect: Suspect, listening_at: datetime, *, is_d
         reported = node_status(node)
         await record_ended_work(tx, session, request, reported, now)
         watched = Watched(
-            request.job.workload,
+            job_of(request.job).workload,
             ready_at,
             listening_at,
             session.kept_running_until,
             session.job_ended_at,
             has_running_job=is_job_running(session, request, reported),
-            idle_s=request.job.idle_s,
+            idle_s=job_of(request.job).idle_s,
         )
         found = early_end(ctx.policy, reported, watched, now)
         if (
@@ -205,7 +206,7 @@ async def keep_running(ctx: Context, command: KeepRunning) -> Reply:
         )
         ends = f" Its approved end is still {session.deadline:%H:%M} UTC." if session.deadline else ""
         sentence = f"Session {session.short_id} keeps running until {until:%H:%M} UTC, even if idle.{ends}"
-        return Reply(True, ReplyCode.KEPT, sentence, data)
+        return Reply(True, ReplyCode.KEPT_RUNNING, sentence, data)
 
     reply = await authorization.acted(ctx, command.session, command.decider, _REFUSED, keep)
     if reply.ok:

@@ -14,6 +14,7 @@ from typing import Any
 
 from bot.rules.approvals.authority import Authority
 from bot.rules.instances.power import PowerAction
+from bot.rules.jobs.stored import job_of, stored_job
 from bot.rules.market.estimate import Component, Estimate
 from bot.rules.nodes.checkins import progress
 from bot.rules.pricing.spend_limits import billed_rate, price_cap
@@ -235,20 +236,15 @@ def _is_unanswered(ctx: Context, asked: SessionQuestion, now: datetime) -> bool:
 
 
 async def _ask(
-    ctx: Context,
-    tx: Tx,
-    one: Running,
-    forecast: SpendForecast,
-    now: datetime,
-    *,
-    about_rate: bool = False,
+    ctx: Context, tx: Tx, one: Running, forecast: SpendForecast, now: datetime, *, about_rate: bool = False
 ) -> None:
     session = await tx.get_one(Session, one.session_id, populate_existing=True)
     parent = await tx.get_one(Request, one.request_id)
     row, figure = one.row, money.cents_even(overspend.projected(forecast, now))
     earlier, spend = await authority.earlier(tx, parent, now), Authority(figure, figure, Decimal(session.hours))
+    job = job_of(parent.job)
     needed, mandate = await approvers.planned(
-        tx, ctx.policy, parent.requester, parent.job, spend, row.offer, earlier, is_figure=True
+        tx, ctx.policy, parent.requester, job, spend, row.offer, earlier, is_figure=True
     )
     can_pause = not power.cannot_pause(ctx, row)
     said = overspend.question(forecast, ctx.policy.overspend_answer_s // 60, can_pause=can_pause, now=now)
@@ -271,7 +267,7 @@ async def _ask(
         inbox_key=f"drift/{session.id}/{len(one.questions)}",
         parent_id=parent.id,
         requester=session.owner,
-        job=replace(parent.job, budget_cap_usd=None, max_price_usd_h=None),
+        job=stored_job(replace(job, budget_cap_usd=None, max_price_usd_h=None)),
         reason=said,
         channel=parent.channel,
         rule=needed.rule,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 
 from bot.rules.instances.power import PowerAction
+from bot.rules.jobs.stored import job_of
 from bot.rules.values.command_text import cli_command
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import authorization
@@ -24,13 +25,13 @@ from ledger.core import StaleMove, Tx, amend, record
 from ledger.kernel.actor import Actor
 from ledger.kernel.end_reason import EndReason
 from ledger.kernel.event_kind import EventKind
-from ledger.kernel.job import volume_of
 from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import ENDABLE_SESSION, SessionState
+from ledger.kernel.volume_name import volume_of
 from ledger.models import Request, Session
 from ledger.queries.journal import done_before
 from ledger.queries.lookups import instances_of_session, open_instances_of_session
-from ledger.queries.runs.volumes import users_of
+from ledger.queries.runs.volumes_by_name import live_jobs
 from ledger.queries.views import (
     RequestView,
     SessionView,
@@ -171,7 +172,7 @@ async def _preserve(ctx: Context, command: FinishSession) -> Reply:
             stop = Switch(command.session, command.decider, PowerAction.STOP, keep=True)
             before = await done_before(tx, session.id, {EventKind.SESSION_WORK_OVER}, command.key, now - KEPT)
             already = f"Session {session.short_id} is stopping already."
-            reply = Reply(True, ReplyCode.ORDERED, already, {"session_id": session.id}) if before else None
+            reply = Reply(True, ReplyCode.POWER_ACTION, already, {"session_id": session.id}) if before else None
             reply = reply or await _already_stopped(ctx, tx, session, command)
             reply = reply or await power.order(ctx, tx, session, stop, now)
             if reply.ok and before is None:
@@ -202,7 +203,7 @@ async def _already_stopped(ctx: Context, tx: Tx, session: Session, command: Fini
     if not await authorization.may_act(tx, ctx.policy, session, command.decider):
         return None  # `power.order` refuses it with its own sentence.
     now = "is stopping already" if stopping else "is stopped already"
-    return Reply(True, ReplyCode.ORDERED, f"Session {session.short_id} {now}.", {"session_id": session.id})
+    return Reply(True, ReplyCode.POWER_ACTION, f"Session {session.short_id} {now}.", {"session_id": session.id})
 
 
 async def _end(ctx: Context, command: Terminate | FinishSession, code: EndReason, sentence: str) -> Reply:
@@ -237,7 +238,7 @@ async def _end(ctx: Context, command: Terminate | FinishSession, code: EndReason
                 await amend(
                     tx, Session, session.id, preserve=False
                 )  # The owner of the data ends it, so nothing is retained.
-            unsaved = not own and bool(session.preserve or request.job.checkpoint)
+            unsaved = not own and bool(session.preserve or job_of(request.job).checkpoint)
             await end_session(ctx, tx, session.id, code, sentence, facts.actor, now)
             await notify_ended_by(tx, ctx.policy, session, facts.actor, sentence, now)
             clouds = {row.cloud for row in await open_instances_of_session(tx, session.id)} & ctx.providers.keys()
@@ -253,7 +254,9 @@ async def _end(ctx: Context, command: Terminate | FinishSession, code: EndReason
 
 async def _used(tx: Tx, session: Session) -> Reply | None:
     """Refuse to delete a network volume that a machine uses; its cloud would refuse that, too."""
-    users = await users_of(tx, session.id) if volume_of(session.gpu) else []
+    if not volume_of(session.gpu):
+        return None
+    users = [user for user, job in await live_jobs(tx) if job_of(job).volume_session == session.id]
     if not users:
         return None
     named = ", ".join(one.short_id for one in users)

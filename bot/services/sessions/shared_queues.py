@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from bot.rules.jobs.stored import job_of
 from bot.rules.nodes.checkins import EarlyEnd, grace_s, listener_problem
 from bot.rules.nodes.job_state import JobStatus, job_status
 from bot.services.instances.transitions import end_announced
@@ -76,7 +77,7 @@ async def _one(ctx: Context, session_id: str, look: _Look) -> int:
         if session.state is not SessionState.RUNNING:
             return 0
         queue = (await shared_queues(tx, [session_id]))[session_id]
-        if len(queue.failed) >= len(queue.commands):
+        if len(queue.failed) >= len(job_of(queue.job).queue):
             return await _over(ctx, tx, session, queue, look.now)
         rows = await open_instances_of_session(tx, session_id)
         nodes = await nodes_of(tx, [row.id for row in rows])

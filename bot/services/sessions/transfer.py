@@ -12,6 +12,7 @@ from datetime import datetime
 from decimal import Decimal
 
 from bot.rules.approvals.approvers import DeciderFacts, Deed, is_same, linked
+from bot.rules.jobs.stored import job_of
 from bot.rules.pricing import hours_cap
 from bot.rules.sessions import transfer as rules
 from bot.rules.values.command_text import cli_command
@@ -36,16 +37,16 @@ from ledger.kernel.actor import SYSTEM, Actor
 from ledger.kernel.checkpoint_step import WAITS
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import new_id, short_id
-from ledger.kernel.job import volume_of
 from ledger.kernel.people.transfer_state import TransferState
 from ledger.kernel.states import NotificationKind, SessionState
-from ledger.kernel.steps.migration_step import OVER
+from ledger.kernel.steps.relocation_step import OVER
+from ledger.kernel.volume_name import volume_of
 from ledger.models import Session, Transfer
 from ledger.queries.access import Whose, shared_with
 from ledger.queries.lookups import open_instances_of_session
 from ledger.queries.people import transfers
 from ledger.queries.retained_disks import open_disks
-from ledger.queries.runs.volumes import is_taken
+from ledger.queries.runs.volumes_by_name import is_taken
 from ledger.queries.views import SessionView, resolve, session_view
 
 #: Seconds between two checks for offers that expired.
@@ -222,11 +223,11 @@ async def _room(
     if problem or view.instance is None:
         return Room(deny(ReplyCode.BAD_TRANSFER, problem))
     in_all = await authority.in_all(tx, view.request, now)
-    job, whole = replace(view.request.job, hours=in_all.session.hours, already_hours=Decimal(0)), in_all.session
+    job, whole = replace(job_of(view.request.job), hours=in_all.session.hours, already_hours=Decimal(0)), in_all.session
     needed, mandate = await approvers.planned(
         tx, ctx.policy, to.ref, job, whole, view.instance.offer, in_all, is_figure=True
     )
-    above = hours_cap.is_above(ctx.policy, hours_cap.counted(job, in_all.whole.hours))
+    above = hours_cap.is_above(ctx.policy, job.counted(in_all.whole.hours))
     if wrong := rules.approved_for(ctx.policy, to, votes, needed, mandate, above_cap=above):
         return Room(wrong)
     total_usd, rate_usd_h = remaining(ctx, view, now)  # What it cost until now stays with the earlier owner.

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 from bot.rules.approvals.authority import Authority
+from bot.rules.jobs.stored import job_of, stored_job
 from bot.rules.market.estimate import Component, Estimate
 from bot.rules.sessions.volume_end import DAY, LEAST_NOTICE
 from bot.rules.values.command_text import cli_command
@@ -26,9 +27,9 @@ from ledger.kernel.end_reason import EndReason
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.grant import GrantKind
 from ledger.kernel.ids import new_id
-from ledger.kernel.job import volume_of
 from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import GrantState, RequestState
+from ledger.kernel.volume_name import volume_of
 from ledger.models import Approval, GrantRow, Instance, Request, Session
 from ledger.queries.lookups import instances_of_session
 from ledger.queries.overspend import growth_questions
@@ -96,7 +97,8 @@ async def _ask(ctx: Context, tx: Tx, session: Session, row: Instance, now: datet
         f"Otherwise it is deleted {session.deadline:%Y-%m-%d %H:%M} UTC."
     )
     earlier, spend = await authority.earlier(tx, parent, now), Authority(figure, figure)
-    needed, mandate = await approvers.planned(tx, ctx.policy, parent.requester, parent.job, spend, row.offer, earlier)
+    job = job_of(parent.job)
+    needed, mandate = await approvers.planned(tx, ctx.policy, parent.requester, job, spend, row.offer, earlier)
     end = max(session.deadline or now, now)
     asked = Request(
         id=new_id("req", now),
@@ -106,7 +108,7 @@ async def _ask(ctx: Context, tx: Tx, session: Session, row: Instance, now: datet
         inbox_key=f"growth/{session.id}/{len(questions)}",
         parent_id=parent.id,
         requester=session.owner,
-        job=replace(parent.job, budget_cap_usd=None, max_price_usd_h=None),
+        job=stored_job(replace(job, budget_cap_usd=None, max_price_usd_h=None)),
         reason=said,
         channel=parent.channel,
         rule=needed.rule,

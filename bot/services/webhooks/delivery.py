@@ -16,7 +16,18 @@ from typing import Any
 from bot.outbound.egress import AddressRefused, AddressUnreachable, EgressResponse, post
 from bot.outbound.names import NAMES, ResolverBusy
 from bot.rules.values.command_text import cli_command
-from bot.rules.webhooks.webhooks import GONE, delivered, kinds_of, pause_s, signature, topic_of_event
+from bot.rules.webhooks.webhooks import (
+    GONE,
+    OLD_FIELDS,
+    delivered,
+    kinds_of,
+    name_of_type,
+    pause_s,
+    sent_type,
+    signature,
+    topic_of_event,
+    topics_of,
+)
 from bot.services.access import authorization
 from bot.services.access.api_keys import combined_rights
 from bot.services.notifications.paging import alone, page_in
@@ -86,14 +97,15 @@ async def fan_out(ctx: Context) -> int:
 async def _fan_out(ctx: Context, hook: Webhook, whose: Any, newest: int) -> int:
     """Make the deliveries of one webhook up to the position `newest`, and store how far that is with them."""
     made, position, now = 0, hook.position, ctx.clock.now()
+    topics = topics_of(hook.topics)
     while position < newest:
         async with ctx.db.read() as tx:
-            position, found = await events_after(tx, position, SCANNED, *only(whose, kinds_of(hook.topics)))
+            position, found = await events_after(tx, position, SCANNED, *only(whose, kinds_of(topics)))
         rows = []
         for event in found:
             what = topic_of_event(event.kind, event.before, event.after)
-            if what is not None and what[0] in hook.topics:
-                rows.append(delivery_row(hook, new_id("dlv", now), event.id, what[1], now))
+            if what is not None and what[0] in topics:
+                rows.append(delivery_row(hook, new_id("dlv", now), event.id, sent_type(what[1]), now))
         # Positions without a delivery are noted now and then only: reading them again costs less than a write.
         if rows or position - hook.position >= SCANNED:
             async with ctx.db.write() as tx:
@@ -237,8 +249,9 @@ async def _note(
 async def _rendered(ctx: Context, tx: Tx, row: WebhookDelivery) -> bytes:
     """Render the message: what happened, and the state of its subject now."""
     event = await tx.get(Event, row.event_id)
+    head = {"type": row.kind, "name": name_of_type(row.kind)}
     if event is None:
-        content = {"type": row.kind, "timestamp": row.created_at.isoformat(), "data": {"note": "A test."}}
+        content = {**head, "timestamp": row.created_at.isoformat(), "data": {"note": "A test."}}
         return json.dumps(content).encode()
     data: dict[str, Any] = {
         "event_id": event.id,
@@ -249,7 +262,7 @@ async def _rendered(ctx: Context, tx: Tx, row: WebhookDelivery) -> bytes:
         "reason": event.reason[:TEXT_MAX],
         **await _subject(tx, event.subject),
     }
-    content = {"type": row.kind, "timestamp": event.at.isoformat(), "data": data}
+    content = {**head, "timestamp": event.at.isoformat(), "data": data}
     return json.dumps(without_signatures_in(ctx.names.in_answer(ctx.policy, content))).encode()
 
 
@@ -266,11 +279,11 @@ async def _subject(tx: Tx, subject: str) -> dict[str, Any]:
         ("request", request, ("id", "kind", "state", "requester", "outcome", "decided_by")),
         ("session", session, SHOWN_OF_SESSION),
         ("instance", instance, ("id", "cloud", "ref", "state", "price_usd_h")),
-        ("stray", orphan, ("id", "cloud", "ref", "state", "price_usd_h", "reason")),
+        ("orphan", orphan, ("id", "cloud", "ref", "state", "price_usd_h", "reason")),
     ):
         if one is not None:
             content[name] = {column: _plain(getattr(one, column)) for column in columns}
-    return content
+    return content | {old: content[name] for name, old in OLD_FIELDS.items() if name in content}
 
 
 def _plain(value: Any) -> Any:

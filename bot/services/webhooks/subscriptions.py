@@ -19,7 +19,7 @@ from bot.rules.values.command_text import cli_command
 from bot.rules.values.labels import LabelKey
 from bot.rules.values.phrases import plural
 from bot.rules.values.reply_code import ReplyCode
-from bot.rules.webhooks.webhooks import SECRET_BYTES, Topic, masked, secret_text, unknown_topics
+from bot.rules.webhooks.webhooks import SECRET_BYTES, Topic, masked, secret_text, stored_topics, unknown_topics
 from bot.services.access import authorization
 from bot.services.access.api_keys import Principal
 from bot.services.runtime.commands import Reply, refuse
@@ -90,7 +90,7 @@ async def create(ctx: Context, who: Principal, command: NewWebhook) -> Reply:
         id=new_id("whk", now),
         actor=who.actor.ref,
         url=command.url,
-        topics=sorted(set(command.topics or Topic)),
+        topics=stored_topics(command.topics or Topic),
         note=command.note[:200],
         everything=authorization.sees_all(ctx.policy, who),
         secret=box(ctx.labels).encrypt(secret).decode(),

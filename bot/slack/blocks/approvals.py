@@ -7,9 +7,10 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Final
 
+from bot.rules.jobs import job_text
+from bot.rules.jobs.stored import job_of
 from bot.rules.policy.policy import Policy
 from bot.rules.pricing import hours_cap
-from bot.rules.values import job_text
 from bot.rules.values.phrases import brief, hour_limit, hours
 from bot.services.grants import amendments
 from bot.slack.blocks.elements import person
@@ -42,10 +43,11 @@ def machine_title(view: RequestView) -> str:
     request, row = view.request, view.instances[-1] if view.instances else None
     taken = row.option_id if row is not None and row.option_id else request.chosen_option_id
     option = next((one for one in view.options if one.id == taken), None)
+    job = job_of(request.job)
     if option is None or request.state is not RequestState.APPROVED:
-        return job_text.title(request.job)
-    if request.job.makes_volume:
-        return job_text.title(replace(request.job, hours=approved_hours(view)))
+        return job_text.title(job)
+    if job.makes_volume:
+        return job_text.title(replace(job, hours=approved_hours(view)))
     return f"{line(option).gpus} for {hours(approved_hours(view))}"
 
 
@@ -76,12 +78,13 @@ def override_note(view: RequestView, policy: Policy, *, with_time: bool) -> str:
     limit = f"the {named} limit"
     includes = "approving includes the override"
     if over is not None and over.state is RequestState.PENDING:
-        time = f"{brief(over.job.hours + over.job.already_hours)} is above" if with_time else "Above"
+        allowed = job_of(over.job)
+        time = f"{brief(allowed.hours + allowed.already_hours)} is above" if with_time else "Above"
         return f":warning: *{time} {limit}*: {includes}."
     if over is not None and over.state is RequestState.APPROVED:
         return f":warning: {named} override by {person(over.decided_by or '')}."
-    total_h = request.job.already_hours + amendments.most_hours(request, view.approvals)
-    total_h = hours_cap.counted(request.job, total_h)
+    job = job_of(request.job)
+    total_h = job.counted(job.already_hours + amendments.most_hours(request, view.approvals))
     if request.kind is RequestKind.EXTEND and hours_cap.is_above(policy, total_h):
         return f":warning: *{brief(total_h)} in all is above {limit}*: {includes}."
     return ""
@@ -93,7 +96,7 @@ def override_given(view: RequestView, policy: Policy) -> str:
     if over is not None and over.state is RequestState.APPROVED and over.decided_by:
         return f"{named} override by {person(over.decided_by)}."
     if view.request.kind is RequestKind.EXTEND and votes:
-        total_h = view.request.job.already_hours + Decimal(votes[-1].hours or view.request.job.hours)
-        total_h = hours_cap.counted(view.request.job, total_h)
+        job = job_of(view.request.job)
+        total_h = job.counted(job.already_hours + Decimal(votes[-1].hours or job.hours))
         return f"{named} override by {person(votes[-1].approver)}." if hours_cap.is_above(policy, total_h) else ""
     return ""

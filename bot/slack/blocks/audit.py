@@ -17,7 +17,7 @@ def audit(found: Audit) -> Message:
     lines = [_line(event, is_late=event.id in found.late) for event in newest]
     more = len(found.events) - len(newest)
     lines += [f"… and {more} earlier ones"] if more > 0 else []
-    state = whole(len(found.events), found.sealed)
+    state = whole(len(found.events), found.hashed)
     if found.broken:
         state = f":rotating_light: The journal was changed: {safe('; '.join(found.broken), 600)}."
     export = f"All of it: {code(f'gpu-shopper audit {short_id(found.request_id)} --jsonl')}."

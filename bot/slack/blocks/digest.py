@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Final
 
 from bot.rules.budgets.budget import Period
-from bot.rules.values.job_text import machine
+from bot.rules.jobs.job_text import machine
 from bot.rules.values.phrases import at_rate, plural, rate
 from bot.rules.values.state_text import words_of
 from bot.services.reports.digest_types import DigestDocument, RunningSession

@@ -7,10 +7,10 @@ from typing import Final
 
 from bot.rules.grammar.commands import BY_NAME, SUBCOMMANDS, CommandShape, Subcommand
 from bot.rules.grammar.job import listed_presets
-from bot.rules.grammar.job_words import KEYS, WORDS
 from bot.rules.grammar.parser import GrammarError
-from bot.rules.grammar.run_words import QUESTION_WORDS
-from bot.rules.grammar.workload_words import WORK_WORDS
+from bot.rules.grammar.question_words import QUESTION_WORDS
+from bot.rules.jobs.facet_table import WORD_OF, WORDS
+from bot.rules.jobs.work_words import WORK_WORDS
 from bot.rules.values.phrases import plural
 from bot.slack.blocks.elements import Message, code, context, header, safe, section
 
@@ -98,7 +98,7 @@ def _words(sub: Subcommand) -> list[tuple[str, str]]:
     if sub.shape is CommandShape.QUESTION:
         return [(word.example, word.doc) for word in QUESTION_WORDS]
     job = [(word.example, word.doc) for word in WORDS] if sub.needs_hours else []
-    work = [(word.example, word.doc) for word in WORK_WORDS if word.key not in KEYS]
+    work = [(word.example, word.doc) for word in WORK_WORDS if word.key not in WORD_OF]
     return job if sub.name != "plan" else work
 
 

@@ -9,8 +9,9 @@ from decimal import Decimal
 from typing import Any, Final
 
 from bot.rules.budgets.budget import BudgetLine, said
+from bot.rules.jobs import job_text
+from bot.rules.jobs.stored import job_of
 from bot.rules.sessions.expiration import left
-from bot.rules.values import job_text
 from bot.rules.values.phrases import Verdict, plural, rate
 from bot.services.billing.costs import BriefCosts
 from bot.services.sessions.service import Overview
@@ -149,7 +150,7 @@ def _decisions(mine: Mine) -> list[Block]:
 
 def _decision(view: RequestView) -> str:
     request = view.request
-    job = request.job
+    job = job_of(request.job)
     more = "more time for " if request.parent_id else ""
     parts = [
         f"{person(request.requester)} asks for {more}*{safe(job_text.title(job), 100)}* · {code(short_id(request.id))}"

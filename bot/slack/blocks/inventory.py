@@ -9,9 +9,9 @@ import re
 from collections.abc import Iterable
 
 from bot.blockkit import clean, plain
-from bot.rules.grammar.job_words import REGION
-from bot.rules.grammar.market_words import SortKey
-from bot.rules.values import job_text
+from bot.rules.jobs import job_text
+from bot.rules.jobs.facets.limits import REGION
+from bot.rules.market.sort_key import SortKey
 from bot.rules.values.phrases import plural, rate, reliability, short_hours
 from bot.services.market.answers import lacking
 from bot.services.market.catalog import MarketListing

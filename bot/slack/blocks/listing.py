@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
 
+from bot.rules.jobs import job_text
+from bot.rules.jobs.stored import job_of
 from bot.rules.sessions.expiration import left
-from bot.rules.values import job_text
 from bot.rules.values.phrases import at_rate, plural, rate
 from bot.rules.values.state_text import state_words
-from bot.services.nodes.job_results import job_of
+from bot.services.nodes.job_results import job_status_of
 from bot.services.runtime import recovery_mode
 from bot.services.sessions import session_state
 from bot.services.sessions.service import Overview
@@ -85,7 +86,7 @@ def _past_line(view: SessionView, cost_usd: Decimal, *, everybody: bool) -> str:
     parts += [person(session.owner)] if everybody else []
     parts += [f"ended {when(session.ended_at)}"] if session.ended_at else []
     parts += [f"ran {ran_for(session)}" if ran_for(session) else "never became ready", dollars(cost_usd)]
-    label, job = END_LABELS.get(session.end_code), job_of(view)
+    label, job = END_LABELS.get(session.end_code), job_status_of(view)
     parts += [label] if label else []
     return " · ".join([*parts, f"job {job.line}"] if job is not None else parts)
 
@@ -120,7 +121,7 @@ def _session_line(view: SessionView, costs_usd: Mapping[str, Decimal], now: date
     ]
     if row is not None:
         parts.insert(1, f"{safe(row.cloud, 30)} {price(view)}")
-    if (job := job_of(view)) is not None:
+    if (job := job_status_of(view)) is not None:
         parts.append(f"job {job.line}")
     if session.id in costs_usd:
         parts.append(f"{dollars(costs_usd[session.id])} so far")
@@ -151,6 +152,6 @@ def ends(view: SessionView) -> datetime | None:
 
 
 def _request_line(request: Request) -> str:
-    title = safe(job_text.what_is_requested(request.kind, request.job, request.parent_id), 100)
+    title = safe(job_text.what_is_requested(request.kind, job_of(request.job), request.parent_id), 100)
     stands = f"{state_words(request.state)} · {person(request.requester)} · expires {when(request.expires_at)}"
     return f"{code(short_id(request.id))} {title} · {stands}"

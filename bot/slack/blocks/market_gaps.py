@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from bot.rules.values.phrases import cloud_title, looking_at_rest
+from bot.rules.values.phrases import looking_at_rest
 from bot.services.market.codec import completeness_of_quote
 from bot.slack.blocks.elements import SENTENCE_MAX, safe, when
 from ledger.models import Request
 from ledger.queries.views import RequestView
+from providers.cloud_names import cloud_title
 
 
 def still_looking(request: Request) -> list[str]:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final
 
+from bot.rules.jobs.job import JobRequest
+from bot.rules.jobs.stored import job_of
 from bot.rules.market.ranking import in_short
 from bot.rules.pricing.spend_limits import SetLimit, limit_in_force, total_cap
 from bot.rules.sessions.extension import later
@@ -16,7 +18,6 @@ from bot.services.market.codec import completeness_of_quote
 from bot.slack.blocks.approvals import APPROVE, votes_of
 from bot.slack.blocks.elements import dollars, safe, when
 from bot.slack.blocks.offers import line, place
-from ledger.kernel.job import JobRequest
 from ledger.kernel.request_kind import RENTS
 from ledger.kernel.states import RequestState, SessionState
 from ledger.models import Option
@@ -54,7 +55,7 @@ def card_amounts(view: RequestView, option: Option, spent_usd: Decimal | None) -
     held = limit_held(view)
     most_usd = total_cap(
         worst_usd,
-        asked_usd=request.job.budget_cap_usd,
+        asked_usd=job_of(request.job).budget_cap_usd,
         approver_usd=held.usd if held else None,
         spent_usd=spent_usd or Decimal(0),
     )
@@ -75,7 +76,7 @@ def limit_held(view: RequestView) -> SetLimit | None:
 def why_shown(view: RequestView) -> str:
     """Say in one to four words why the offer of a card is recommended; empty where somebody chose it."""
     request, shown = view.request, shown_option(view)
-    if shown is None or request.chosen_option_id or request.job.offer_id or request.kind not in RENTS:
+    if shown is None or request.chosen_option_id or job_of(request.job).offer_id or request.kind not in RENTS:
         return ""
     if len(view.options) == 1:
         whole = view.quote is not None and completeness_of_quote(view.quote).is_complete
@@ -164,7 +165,7 @@ def extended_to(view: RequestView, session: SessionView | None) -> list[str]:
     if request.state is RequestState.APPROVED:
         total = f"{brief(Decimal(session.session.hours))}, never more than {dollars(session.cap_usd)} in all"
         return [f"The session now ends {when(end)}: {total}."]
-    time_h = amendments.most_hours(request, view.approvals)
+    total_h = job_of(request.job).already_hours + (time_h := amendments.most_hours(request, view.approvals))
     _, most_usd = card_amounts(view, option, None)
-    total = f"{brief(request.job.already_hours + time_h)}, never more than {dollars(session.cap_usd + most_usd)}"
+    total = f"{brief(total_h)}, never more than {dollars(session.cap_usd + most_usd)}"
     return [f"New end: {when(later(end, time_h))}", f"Session in all: {total}"]

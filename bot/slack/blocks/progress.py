@@ -12,9 +12,9 @@ from decimal import Decimal
 
 from bot.rules.instances.checked_gpus import checked_gpus
 from bot.rules.sessions.running_time import seconds_run
-from bot.rules.values.phrases import brief, cloud_title
+from bot.rules.values.phrases import brief
 from bot.services.nodes.checkins import SHOWS_STARTUP
-from bot.services.nodes.job_results import job_of
+from bot.services.nodes.job_results import job_status_of
 from bot.services.nodes.views import agent_view
 from bot.services.sessions import session_state
 from bot.slack.blocks.approvals import machine_title
@@ -24,6 +24,7 @@ from ledger.kernel.job_state import JobState
 from ledger.kernel.states import ENDED_SESSION, InstanceState, RequestState, SessionState
 from ledger.models import Event, Instance, Session
 from ledger.queries.views import RequestView, SessionView
+from providers.cloud_names import cloud_title
 
 DONE, WAITING, BAD, WARN = ":white_check_mark:", ":hourglass_flowing_sand:", ":x:", ":warning:"
 
@@ -94,7 +95,7 @@ def job_line(session: SessionView | None, now: datetime | None) -> str:
     """Say in one line how far the job is, or its start-up before that; "" where there is neither."""
     if session is None or now is None:
         return ""
-    job, is_live = job_of(session), session.session.state in SHOWS_STARTUP
+    job, is_live = job_status_of(session), session.session.state in SHOWS_STARTUP
     if job is not None and job.state is not JobState.QUEUED and not (is_live and job.failed_step):
         return f"Job: {job.line}"
     return agent_view(session, now).startup if is_live else ""

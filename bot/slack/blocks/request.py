@@ -12,13 +12,14 @@ from bot.blockkit import escape, quote_block
 from bot.rules.approvals.approvers import ANYBODY, mentioned_approvers
 from bot.rules.approvals.auto_approval import AUTO_APPROVAL_PREFIX
 from bot.rules.approvals.break_glass import BREAK_GLASS
+from bot.rules.jobs import job_text
+from bot.rules.jobs.stored import job_of
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.tiers import ApproverGroup
-from bot.rules.values import job_text
-from bot.rules.values.phrases import brief, cloud_title, hour_limit, rate, usd
+from bot.rules.values.phrases import brief, hour_limit, rate, usd
 from bot.services.grants import amendments
 from bot.services.runtime import recovery_mode
-from bot.slack.blocks import migration, progress
+from bot.slack.blocks import progress, relocation
 from bot.slack.blocks import waiting as waiting_card
 from bot.slack.blocks.approvals import (
     APPROVE,
@@ -69,6 +70,7 @@ from ledger.kernel.request_kind import RENTS, RequestKind
 from ledger.kernel.states import RequestState
 from ledger.models import Event, Option, Request
 from ledger.queries.views import RequestView, SessionView
+from providers.cloud_names import cloud_title
 
 CHANGE: Final = "change"
 OFFERS: Final = "offers"
@@ -132,8 +134,7 @@ def request_message(view: RequestView, policy: Policy, facts: CardFacts | None =
 
 def title(view: RequestView) -> str:
     """Return the headline of a card, unescaped: what is requested or, once approved, what was approved."""
-    request = view.request
-    job = request.job
+    request, job = view.request, job_of(view.request.job)
     match request.kind:
         case RequestKind.PROVISION | RequestKind.OVERRIDE_12H | RequestKind.VOLUME:
             return machine_title(view)
@@ -169,9 +170,7 @@ def _pending(view: RequestView, policy: Policy, facts: CardFacts) -> tuple[list[
         notes = [*_limits(view, facts.cost_usd), *_notes(view, policy, facts, short)]
         if count_words(title(view), who, *terms, *notes) <= WORDS_MAX:
             break
-    blocks: list[Block] = [section(who)]
-    blocks += [section("\n".join(terms))] if terms else []
-    blocks += [section("\n".join(notes))] if notes else []
+    blocks: list[Block] = [section(who), *(section("\n".join(lines)) for lines in (terms, notes) if lines)]
     blocks += _buttons(view, facts) if policy.allow_slack_decisions else []
     needs = _needs(view, policy, facts)
     blocks.append(context(" · ".join(needs)))
@@ -199,8 +198,10 @@ def _terms(view: RequestView, option: Option, facts: CardFacts, short: int = 0) 
     request, one = view.request, line(option)
     time_h = amendments.most_hours(request, view.approvals)
     _, most_usd = card_amounts(view, option, facts.cost_usd)
-    asked = request.job.gpu
-    which = "" if asked.names == (one.offer.gpu,) and asked.count_min == asked.count_max else f"{safe(one.gpus)} · "
+    job = job_of(request.job)
+    which = (
+        "" if job.gpu.names == (one.offer.gpu,) and job.gpu.count_min == job.gpu.count_max else f"{safe(one.gpus)} · "
+    )
     why = why_shown(view)
     where = place(one.offer, kind=request.kind is not RequestKind.VOLUME)
     lines = [f"{which}{safe(where)}{f' · *{why}*' if why else ''}"]
@@ -208,7 +209,7 @@ def _terms(view: RequestView, option: Option, facts: CardFacts, short: int = 0) 
     lines.append(f"{rate(one.price_usd_h)} · *{about}*{extra} · never more than {dollars(most_usd)}")
     if request.kind in RENTS:
         boot_s = facts.boot_s if short < 2 else None
-        lines.append(how_it_ends(request.job, option, time_h if short < 3 else None, boot_s))
+        lines.append(how_it_ends(job, option, time_h if short < 3 else None, boot_s))
     elif request.kind is RequestKind.EXTEND:
         lines += [*extended_to(view, facts.extends), "Until it's approved, the current end stays."]
     return [*lines, *filter(None, ["" if short else most_reliable(view, option)])]
@@ -330,7 +331,7 @@ def _approved(view: RequestView, policy: Policy, facts: CardFacts) -> tuple[list
         f"{approved} {given}".rstrip(),
         *_by_policy(request),
         *progress.lines(view, facts.cost_usd, facts.saved_usd, facts.moves, job),
-        *migration.lines(view.migration, request.id),
+        *relocation.lines(view.migration, request.id),
     ]
     headline = progress.headline(view)
     blocks = [section(_who(view, headline)), section("\n".join(steps))]
@@ -348,14 +349,12 @@ def _figures(view: RequestView, facts: CardFacts) -> list[str]:
     over = session is not None and session.ended_at is not None
     hours = approved_hours(view)
     row = view.instances[-1] if view.instances else None
-    where = (
-        safe(place(line(option).offer)) if row is None or row.option_id == option.id else safe(cloud_title(row.cloud))
-    )
+    where = safe(place(line(option).offer) if row is None or row.option_id == option.id else cloud_title(row.cloud))
     parts = [where, rate(row.price_usd_h if row is not None else option.price_usd_h)]
     if over:
         return parts
-    expected_usd, _ = amendments.amounts(view.request, option, min(hours, view.request.job.hours))
-    extra_h = max(hours - view.request.job.hours, Decimal(0))
+    expected_usd, _ = amendments.amounts(view.request, option, min(hours, job_of(view.request.job).hours))
+    extra_h = max(hours - job_of(view.request.job).hours, Decimal(0))
     expected_usd += extra_h * (row.price_usd_h if row is not None else option.price_usd_h)
     caps = [vote.total_cap_usd for vote in votes_of(view) if vote.total_cap_usd is not None]
     most_usd = known.cap_usd if known is not None and known.cap_usd else min(caps, default=option.worst_usd)

@@ -9,6 +9,7 @@ from typing import Final
 from bot.blockkit import quote_block
 from bot.rules.approvals.approvers import groups
 from bot.rules.checkpoints.verification import choice
+from bot.rules.jobs.stored import job_of, job_with_people
 from bot.rules.policy.policy import Policy
 from bot.rules.values.phrases import brief, plural, rate, reliability
 from bot.services.market.codec import most_line
@@ -48,11 +49,12 @@ def request_details(view: RequestView, policy: Policy) -> Message:
     if len(request.reason) > QUOTED_LEAST:
         blocks.append(quote_block(request.reason, REASON_MAX))
     if request.kind in RENTS:
-        blocks.append(section(f"*Requested*: {job_words.details(view.job)}"))
+        job = job_with_people(request.job, share=view.shared_with, secrets=view.secrets)
+        blocks.append(section(f"*Requested*: {job_words.details(job)}"))
     blocks += [section(_priced(view, option)) for option in view.options[:OFFERS_MAX]]
     blocks += [block for block in (reasons(lines), left_out(excluded, filter(None, silent))) if block is not None]
     blocks += [section(read)] if (read := copied(view)) else []
-    rule = [safe(request.rule, SENTENCE_MAX), safe(choice(policy, request.job.checkpoint), 600)]
+    rule = [safe(request.rule, SENTENCE_MAX), safe(choice(policy, job_of(request.job).checkpoint), 600)]
     said = " ".join(filter(None, rule))
     blocks += [section(f"*Rule*: {said}")] if said else []
     text = f"How each total is made (quote {request.quote_version}): {plural(len(lines), 'offer')}. {said}"

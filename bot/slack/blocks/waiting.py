@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from bot.rules.jobs.stored import job_of
+from bot.rules.jobs.waiting_text import LOOKS, waits_for
 from bot.rules.policy.policy import Policy
 from bot.rules.values.phrases import usd
-from bot.rules.values.waiting_text import LOOKS, waits_for
 from bot.slack.blocks.approvals import APPROVE
 from bot.slack.blocks.elements import Block, actions, button, code, context, dollars, person, safe, section, when
 from ledger.kernel.ids import short_id
@@ -36,8 +37,8 @@ def _lines(view: RequestView) -> list[str]:
     limits, request = view.limits, view.request
     if limits is None:
         return [":hourglass_flowing_sand: It waits for an offer."]
-    said = waits_for(request.job, limits.from_at, limits.until, when)
-    every = LOOKS if request.job.wait else ""
+    said = waits_for(job_of(request.job), limits.from_at, limits.until, when)
+    every = LOOKS if job_of(request.job).wait else ""
     lines = [f":hourglass_flowing_sand: It {said}.{every}"]
     if limits.total_cap_usd is not None:
         lines.append(f"It never costs more than {dollars(limits.total_cap_usd)}. Until then it buys nothing.")

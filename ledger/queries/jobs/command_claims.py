@@ -13,14 +13,16 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.engine.db import insert_for
 from ledger.kernel.states import OPEN_INSTANCE, InstanceState, SessionState
+from ledger.kernel.stored_job import StoredJob
 from ledger.models import CommandClaim, CommandResult, Instance, Request, Session
 
 
 @dataclass(slots=True)
 class SharedQueue:
-    """Hold the commands of a queue that several machines share, with their results and the machines that have them."""
+    """Hold what became of the commands of a queue that several machines share, and the machines that have them."""
 
-    commands: tuple[str, ...]
+    #: The job whose queue it is.
+    job: StoredJob
     #: By number, whether it failed.
     failed: dict[int, bool] = field(default_factory=dict)
     #: By number, the machines that it was dealt to, in that order.
@@ -44,7 +46,7 @@ async def shared_queues(tx: AsyncSession, session_ids: Collection[str]) -> dict[
     jobs: Any = await tx.execute(
         select(Session.id, Request.job).join(Request, Request.id == Session.request_id).where(Session.id.in_(ids))
     )
-    found = {session_id: SharedQueue(tuple(job.queue)) for session_id, job in jobs}
+    found = {session_id: SharedQueue(job) for session_id, job in jobs}
     bad = case((CommandResult.exit_code == 0, 0), else_=1)
     results = select(CommandResult.session_id, CommandResult.number, bad)
     for session_id, number, failed in await tx.execute(results.where(CommandResult.session_id.in_(ids))):

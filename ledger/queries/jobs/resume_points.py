@@ -11,24 +11,21 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.engine.db import insert_for
 from ledger.kernel.grant import GrantKind
-from ledger.kernel.job import JobRequest
 from ledger.kernel.states import OPEN_INSTANCE
+from ledger.kernel.stored_job import StoredJob
 from ledger.models import GrantRow, Instance, Node, Request, ResumePoint
-
-#: Replacements that are looked at in one pass.
-MOST = 200
 
 
 @dataclass(frozen=True, slots=True)
 class Unresumed:
-    """A replacement for whose job no resume point is stored yet."""
+    """A replacement without a resume point, and its job. Only a job that keeps checkpoints ever gets one."""
 
     instance: Instance
-    job: JobRequest
+    job: StoredJob
 
 
 async def unresumed(tx: AsyncSession) -> list[Unresumed]:
-    """Return open replacements of jobs that keep checkpoints and have no resume point, the oldest first."""
+    """Return the open replacements that have no resume point, the oldest first."""
     rows: Any = await tx.execute(
         select(Instance, Request.job)
         .join(GrantRow, GrantRow.id == Instance.grant_id)
@@ -38,8 +35,7 @@ async def unresumed(tx: AsyncSession) -> list[Unresumed]:
         .where(ResumePoint.instance_id.is_(None))
         .order_by(Instance.id)
     )
-    # Jobs without checkpoints never get a resume point, so they must not take the places of others.
-    return [Unresumed(row, job) for row, job in rows if job.checkpoint is not None][:MOST]
+    return [Unresumed(row, job) for row, job in rows]
 
 
 async def resume_states(tx: AsyncSession, instance_ids: Collection[str]) -> dict[str, ResumePoint | None]:

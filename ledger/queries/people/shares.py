@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from ledger.kernel.steps.migration_step import OVER
+from ledger.kernel.steps.relocation_step import OVER
 from ledger.models import Migration, Share
 
 

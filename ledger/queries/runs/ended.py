@@ -8,11 +8,11 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from ledger.kernel.job import JobRequest
+from ledger.kernel.stored_job import StoredJob
 from ledger.models import Node, Request, Session
 
 
-async def reports_of_ended(tx: AsyncSession, since: datetime) -> list[tuple[Session, JobRequest, dict[str, Any]]]:
+async def reports_of_ended(tx: AsyncSession, since: datetime) -> list[tuple[Session, StoredJob, dict[str, Any]]]:
     """Return the last report of every agent whose session ended since then, the newest agent of a session first."""
     query = (
         select(Session, Request.job, Node.report)

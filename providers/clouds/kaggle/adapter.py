@@ -11,7 +11,6 @@ from pydantic import AfterValidator, Field, SecretStr
 
 from ledger.kernel.clock import Clock
 from ledger.kernel.grant import Grant
-from ledger.kernel.job import GpuConstraint
 from providers.adapter import PAGES_MAX, CloudAdapter, CloudConfig
 from providers.adapter_helpers import ruled
 from providers.capabilities import BillingRule, BillingStart, Capabilities, PortAccess
@@ -37,6 +36,7 @@ from providers.errors import (
     QuotaExceeded,
     UnexpectedResponse,
 )
+from providers.gpus.constraint import GpuConstraint
 from providers.http import Credential, HttpReply
 from providers.rate_limits import Pace, Pacer
 
@@ -160,7 +160,6 @@ class KaggleProvider(CloudAdapter):
 
     name = CLOUD
     capabilities = CAPABILITIES
-    TITLE = "kaggle"
     KEY_PAGE = "https://www.kaggle.com/settings"
     KEY_MISSING = "Set these two, or KAGGLE_API_TOKEN alone."
     CREATE = ("POST", f"{KERNELS}/SaveKernel")

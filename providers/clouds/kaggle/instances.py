@@ -15,12 +15,12 @@ from decimal import Decimal
 from typing import Any
 
 from ledger.kernel.grant import Grant
-from ledger.kernel.job import GpuConstraint
 from providers.adapter_helpers import clean, instant
 from providers.clouds.kaggle.errors import CLOUD
 from providers.contract import InstanceSpec, InstanceStatus, ObservedInstance, Offer, Stock
 from providers.errors import InvalidSpec, UnexpectedResponse
 from providers.gpus import table
+from providers.gpus.constraint import GpuConstraint
 
 #: "GPU T4 x2", the only shape that every verified account may push. A single T4 is not sold, the P100 is retired.
 SHAPE = "NvidiaTeslaT4"

@@ -8,7 +8,6 @@ from decimal import Decimal
 from typing import Any, ClassVar
 
 from ledger.kernel.grant import Grant
-from ledger.kernel.job import GpuConstraint
 from providers.adapter import CloudAdapter, CloudConfig
 from providers.adapter_helpers import listed, part, pending, ruled
 from providers.capabilities import BillingRule, BillingStart, Capabilities, PriceSource
@@ -18,6 +17,7 @@ from providers.clouds.lambda_cloud.errors import CLOUD, call_error, create_error
 from providers.completeness import AnswerPart, Rest
 from providers.contract import Charge, InstanceSpec, InstanceStatus, Listing, NotSeen, ObservedInstance, Offer
 from providers.errors import InvalidSpec, ProviderError, UnexpectedResponse
+from providers.gpus.constraint import GpuConstraint
 from providers.http import HttpReply
 from providers.leftovers import Leftover
 from providers.rate_limits import Pace
@@ -73,7 +73,6 @@ class LambdaProvider(CloudAdapter):
 
     name = CLOUD
     capabilities = CAPABILITIES
-    TITLE = "Lambda"
     KEY_PAGE = "https://cloud.lambda.ai/api-keys"
     KEY_VARIABLE = "LAMBDA_API_KEY"
     WITHOUT_KEY = PriceSource.LIST_PRICE

@@ -15,11 +15,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ledger.kernel.job import GpuConstraint
 from providers.adapter_helpers import fits
 from providers.clouds.lambda_cloud.errors import CLOUD
 from providers.clouds.lambda_cloud.offers import gpu_of
 from providers.contract import Offer
+from providers.gpus.constraint import GpuConstraint
 from providers.gpus.table import GPUS
 
 FILE = Path(__file__).with_name("list_prices.toml")

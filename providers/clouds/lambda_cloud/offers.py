@@ -9,11 +9,11 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from ledger.kernel.job import GpuConstraint
 from providers.adapter_helpers import fits, number, part
 from providers.clouds.lambda_cloud.errors import CLOUD
 from providers.contract import Offer
 from providers.errors import UnexpectedResponse
+from providers.gpus.constraint import GpuConstraint
 from providers.gpus.table import GPUS, canonical
 
 #: "8x H100 (80 GB SXM5)", with or without the count: the memory is stated nowhere else.

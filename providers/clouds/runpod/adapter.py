@@ -12,7 +12,6 @@ from pydantic import Field
 
 from ledger.kernel.clock import Clock
 from ledger.kernel.grant import Grant
-from ledger.kernel.job import GpuConstraint
 from providers.adapter import CloudAdapter, CloudConfig
 from providers.adapter_helpers import fits, joined, number, only, part, ruled, same
 from providers.capabilities import BillGranularity, BillingRule, BillingStart, Capabilities, PortAccess, PriceSource
@@ -35,6 +34,7 @@ from providers.contract import (
     Preflight,
 )
 from providers.errors import InvalidSpec, OutcomeUnknown, ProviderError, UnexpectedResponse
+from providers.gpus.constraint import GpuConstraint
 from providers.http import HttpReply
 from providers.rate_limits import Pace, Pacer
 
@@ -108,7 +108,6 @@ class RunPodProvider(CloudAdapter):
 
     name = CLOUD
     capabilities = CAPABILITIES
-    TITLE = "runpod"
     KEY_PAGE = "https://console.runpod.io/user/settings"
     KEY_VARIABLE = "RUNPOD_API_KEY"
     KEY_MISSING = "No API key is set."

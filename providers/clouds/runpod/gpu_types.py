@@ -11,12 +11,12 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Any
 
-from ledger.kernel.job import GpuConstraint
 from providers.adapter_helpers import listed, part
 from providers.clouds.runpod import instances, offers
 from providers.clouds.runpod.errors import CLOUD
 from providers.clouds.runpod.offers import CatalogPage
 from providers.contract import Offer
+from providers.gpus.constraint import GpuConstraint
 
 
 class PriceField(StrEnum):

@@ -14,7 +14,6 @@ from decimal import Decimal
 from typing import Any
 
 from ledger.kernel import money
-from ledger.kernel.job import GpuConstraint
 from providers.adapter_helpers import fits, listed, number, part
 from providers.clouds.runpod.errors import CLOUD
 from providers.clouds.runpod.instances import (
@@ -27,6 +26,7 @@ from providers.clouds.runpod.instances import (
 )
 from providers.contract import Offer, Stock
 from providers.gpus import table
+from providers.gpus.constraint import GpuConstraint
 from providers.http import fingerprint
 
 TIERS = ("SECURE", "COMMUNITY")

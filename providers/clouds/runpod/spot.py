@@ -13,7 +13,6 @@ from decimal import Decimal
 from typing import Any, Final
 
 from ledger.kernel import money
-from ledger.kernel.job import GpuConstraint
 from providers.adapter_helpers import clean, number, part
 from providers.clouds.runpod import gpu_types, instances
 from providers.clouds.runpod.errors import CAPACITY, CLOUD, SPEND_LIMIT, create_error
@@ -32,6 +31,7 @@ from providers.errors import (
     Unsupported,
 )
 from providers.gpus import table
+from providers.gpus.constraint import GpuConstraint
 from providers.http import HttpReply
 
 CALL: Final = "podRentInterruptable"

@@ -11,7 +11,6 @@ from pydantic import Field, SecretStr
 
 from ledger.kernel.clock import Clock
 from ledger.kernel.grant import Grant
-from ledger.kernel.job import GpuConstraint
 from providers.adapter import CloudAdapter, CloudConfig
 from providers.adapter_helpers import part, pending, ruled
 from providers.capabilities import BillGranularity, BillingRule, BillingStart, Capabilities, PortAccess, PriceSource
@@ -30,6 +29,7 @@ from providers.contract import (
     Preflight,
 )
 from providers.errors import InsufficientFunds, NoCapacity, ProviderError, UnexpectedResponse
+from providers.gpus.constraint import GpuConstraint
 from providers.http import CloudHttp, Credential, HttpReply
 from providers.rate_limits import Pace, Pacer
 
@@ -103,7 +103,6 @@ class TensorDockProvider(CloudAdapter):
 
     name = CLOUD
     capabilities = CAPABILITIES
-    TITLE = "TensorDock"
     KEY_PAGE = "https://dashboard.tensordock.com/developers"
     KEY_VARIABLE = "TENSORDOCK_API_TOKEN"
     KEY_MISSING = "the API token is not set"

@@ -13,10 +13,10 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from ledger.kernel.job import GpuConstraint
 from providers.adapter_helpers import fits, listed, number, part
 from providers.clouds.tensordock.errors import CLOUD
 from providers.contract import Offer
+from providers.gpus.constraint import GpuConstraint
 from providers.gpus.table import GPUS, canonical
 
 #: The smallest disk that TensorDock makes.

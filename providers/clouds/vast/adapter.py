@@ -10,7 +10,6 @@ from typing import Any
 
 from ledger.kernel.clock import Clock
 from ledger.kernel.grant import Grant
-from ledger.kernel.job import GpuConstraint
 from providers.adapter import CloudAdapter, CloudConfig
 from providers.adapter_helpers import joined, listed, number, only, pending, ruled, same
 from providers.capabilities import BillGranularity, BillingRule, BillingStart, Capabilities, PortAccess, PriceSource
@@ -20,6 +19,7 @@ from providers.clouds.vast.offers import SearchPage
 from providers.completeness import COMPLETE, AnswerPart, Completeness, Rest
 from providers.contract import Balance, Charge, Copy, InstanceSpec, Listing, NotSeen, ObservedInstance, Offer, Preflight
 from providers.errors import InsufficientFunds, NoCapacity, ProviderError, UnexpectedResponse
+from providers.gpus.constraint import GpuConstraint
 from providers.http import HttpReply
 from providers.rate_limits import Pace, Pacer
 
@@ -80,7 +80,6 @@ class VastProvider(CloudAdapter):
 
     name = CLOUD
     capabilities = CAPABILITIES
-    TITLE = "Vast.ai"
     KEY_PAGE = "https://console.vast.ai/manage-keys/"
     KEY_VARIABLE = "VAST_API_KEY"
     WITHOUT_KEY = PriceSource.PUBLIC

@@ -9,12 +9,12 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any, TypeGuard
 
-from ledger.kernel.job import GpuConstraint
 from providers.adapter_helpers import fits, number
 from providers.clouds.vast.errors import CLOUD
 from providers.completeness import AnswerPart
 from providers.contract import Copy, Offer
 from providers.errors import UnexpectedResponse
+from providers.gpus.constraint import GpuConstraint
 from providers.gpus.table import GPUS, canonical, spellings
 
 #: The service never returns more rows, whatever `limit` says.

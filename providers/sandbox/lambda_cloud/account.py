@@ -12,8 +12,8 @@ from providers.gpus.table import canonical
 from providers.sandbox.account import OWNERS_KEY, PhasedInstance, SandboxAccount
 from providers.sandbox.engine import SandboxCloud
 from providers.sandbox.lambda_cloud.market import LambdaInstanceType, LambdaMarket, region
+from providers.sandbox.network_volume import NetworkVolume
 from providers.sandbox.timeline import Timeline
-from providers.sandbox.volumes import NetworkVolume
 
 MINUTE_S = 60
 #: Machines with several GPUs boot this many times slower.

@@ -14,7 +14,7 @@ from providers.sandbox.api import ApiSandbox, Handler
 from providers.sandbox.lambda_cloud import faults as say
 from providers.sandbox.lambda_cloud.account import LambdaAccount
 from providers.sandbox.lambda_cloud.market import REGIONS, region
-from providers.sandbox.volumes import NetworkVolume, present
+from providers.sandbox.network_volume import NetworkVolume, present
 
 NAME = re.compile(r"[a-zA-Z]+[0-9a-zA-Z-]*")
 NAME_MAX = 60

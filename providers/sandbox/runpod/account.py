@@ -13,12 +13,12 @@ from typing import Any
 from providers.gpus.table import canonical
 from providers.sandbox.account import SandboxAccount
 from providers.sandbox.engine import SandboxCloud
+from providers.sandbox.network_volume import NetworkVolume, present
 from providers.sandbox.runpod import faults
 from providers.sandbox.runpod.faults import LOW_BALANCE, NO_CAPACITY, NO_SPOT, SPEND_LIMIT, RunPodProblem
 from providers.sandbox.runpod.instance import ACTIONS, RAM_GB_PER_GPU, VCPUS_PER_GPU, Boot, Pod, rfc3339
 from providers.sandbox.runpod.market import GpuType, RunPodMarket, spot_usd_h
 from providers.sandbox.runpod.validation import Order
-from providers.sandbox.volumes import NetworkVolume, present
 
 CREDIT_USD = Decimal(500)
 SPEND_LIMIT_USD_H = Decimal(80)

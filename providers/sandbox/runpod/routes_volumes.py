@@ -9,10 +9,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from providers.sandbox.api import ApiSandbox, Handler
+from providers.sandbox.network_volume import NetworkVolume, present
 from providers.sandbox.runpod.account import RunPodAccount, volume_usd_h
 from providers.sandbox.runpod.faults import WENT_WRONG, RunPodProblem, problem
 from providers.sandbox.runpod.market import DATA_CENTERS
-from providers.sandbox.volumes import NetworkVolume, present
 
 LEAST_GB, MOST_GB = 10, 4096
 TYPES = ("STANDARD", "HIGH_PERFORMANCE")

@@ -9,7 +9,7 @@ import csv
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bot.rules.grammar.workload_words import parse
+from bot.rules.jobs.work_words import parse
 from bot.rules.sizing.workload import Architecture, Workload, architecture
 from providers.gpus.table import GPUS, GpuModel
 from tests.bench.throughput_data import FILE, load

@@ -15,6 +15,8 @@ from typing import Any
 from sqlalchemy import delete, insert, text
 
 from bot.rules.budgets.budget import Period
+from bot.rules.jobs.job import JobRequest
+from bot.rules.jobs.stored import stored_job
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.timing import Timing
 from bot.rules.reports.digest import day_before
@@ -27,11 +29,11 @@ from ledger.engine.db import Database
 from ledger.kernel.calendar_spans import ORDER, begin
 from ledger.kernel.entry_kind import SPENT
 from ledger.kernel.ids import new_id
-from ledger.kernel.job import GpuConstraint, JobRequest
 from ledger.kernel.states import GrantState, InstanceState, RequestState, SessionState
 from ledger.models import Approval, Base, GrantRow, Instance, LedgerEntry, Request, Session, Unrolled
 from ledger.queries.rollup import FACETS, TOTAL, add, fold, raw
 from ledger.queries.spend import EVERYBODY
+from providers.gpus.constraint import GpuConstraint
 from tests.bench.databases import Line, on_both
 from tests.support.clock import SteppedClock
 
@@ -43,7 +45,7 @@ MONTH = datetime(2026, 10, 1, tzinfo=UTC)
 NOW = datetime(2026, 10, 31, 9, 0, tzinfo=UTC)
 #: Hours of one session; each hour books the GPU and the storage.
 HOURS = 12
-JOB = JobRequest(GpuConstraint(), Decimal(HOURS))
+JOB = stored_job(JobRequest(GpuConstraint(), Decimal(HOURS)))
 MICRO = Decimal("0.000001")
 PEOPLE, CLOUDS, GPUS, LABELS = 300, 5, 8, 12
 #: Entries that the job itself folds; the others are loaded as folded.

@@ -18,12 +18,13 @@ from typing import Any, Final
 
 from bot.rules.grammar.parser import parse
 from bot.rules.grammar.readers import ParsedCommand
+from bot.rules.jobs import stored
+from bot.rules.jobs.job import JobRequest
 from bot.rules.market.ranking import rank
 from bot.services.requests import looking, submit
 from bot.services.runtime.commands import Provision
 from ledger.engine.db import Database
 from ledger.kernel.actor import Actor
-from ledger.kernel.job import JobRequest
 from ledger.kernel.states import RequestState
 from ledger.models import Request
 from ledger.queries.views import RequestView
@@ -208,7 +209,7 @@ async def best_of_the_warm_market(w: World, request: Request) -> str:
     catalog = catalog_of(providers, w.ctx.clock, w.ctx.timing, w.ctx.db)
     catalog.patience_s = None
     try:
-        job = request.job
+        job = stored.job_of(request.job)
         market = await catalog.market(job, job.disk_gb, policy=w.ctx.policy, to_buy=True)
         own, able, proof = await catalog.own_history(), catalog.capabilities, market.completeness.proof
         ranked = rank(market.offers, job, w.ctx.policy, able, proof=proof, own=own, to_run=True, whole=True, top=1)

@@ -18,9 +18,9 @@ from bot.wiring import build_context
 from providers.registry import REGISTRY
 from providers.sandbox.clock import SandboxTiming
 from providers.sandbox.engine import Engine
+from providers.sandbox.sandboxes import SANDBOXES, sandboxes
 from providers.sandbox.server import build_app
 from providers.sandbox.vast.sandbox import VastSandbox
-from providers.sandboxes import sandboxes
 from tests.cli.test_commands import elsewhere
 from tests.support.serving import serving
 
@@ -113,7 +113,7 @@ async def test_a_listing_that_is_closed_is_named_and_the_others_go_on(clouds: En
     clouds.faults.arm("vast", "search_auth", None)
     code, out, err = await run("inventory", "--gpu", "4090")
     assert code == 0, err
-    assert "vast: Vast.ai shows its offers only with a key; set VAST_API_KEY." in out + err
+    assert "vast: Vast shows its offers only with a key; set VAST_API_KEY." in out + err
     assert "Read without a key: today's offers of runpod and tensordock;" in out + err
 
 
@@ -148,7 +148,7 @@ async def test_provision_is_refused_as_ever_and_preflight_names_what_is_missing(
 
 
 async def test_a_key_ends_the_public_market(clouds: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("VAST_API_KEY", REGISTRY["vast"].sandbox.API_KEY)
+    monkeypatch.setenv("VAST_API_KEY", SANDBOXES["vast"].API_KEY)
     code, out, err = await run("inventory", "--gpu", "4090", "--json")
     assert code == 0, err
     assert {one["cloud"]: one["source"] for one in json.loads(out)["clouds"] if one["ok"]} == {"vast": "account"}

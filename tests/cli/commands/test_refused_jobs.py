@@ -19,6 +19,7 @@ from bot.api.dependencies import ApiSettings, Dependencies
 from bot.cli.access.api_client import ApiClient
 from bot.cli.commands.mcp import Tools
 from bot.cli.lazy import build
+from bot.rules.jobs.stored import job_of
 from bot.rules.policy.model_profiles import ModelProfile
 from bot.rules.policy.policy import Policy
 from bot.services.access import api_keys
@@ -188,7 +189,7 @@ async def test_a_job_that_is_repeated_after_its_config_was_withdrawn_costs_nothi
     right = WRONG_CONFIG.replace("mosaic_small", "mosaic_small_resume")
     await stage.command("alice", f"/gpu provision {right}")
     (request,) = (await stage.w.books()).requests
-    assert request.job.run == (
+    assert job_of(request.job).run == (
         "python train.py --config configs/mosaic_small_resume.yaml --run-dir runs/mosaic_small_resume"
     )
     await stage.replaced(instance_profiles={"moe": ModelProfile("8xRTX3090", configs=("other.yaml",))})

@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from bot.cli.lazy import build
+from bot.rules.jobs.stored import job_of
 from tests.cli.test_session import books, url
 
 __all__ = ["url"]
@@ -24,13 +25,13 @@ def test_a_key_hands_a_job_over_once_and_says_how_to_go_on(url: str, tmp_path: P
     (tmp_path / "job.yaml").write_text(JOB)
     code, out, said = run("job.yaml", "--idempotency-key", "ci-7-1")
     assert (code, out) == (0, "")
-    (request,) = [one for one in books(url).requests if one.job.run]
+    (request,) = [one for one in books(url).requests if job_of(one.job).run]
     short = request.id[-6:]
     assert f"To follow it: `gpu-shopper run --follow {short}`." in said
     assert f"`gpu-shopper cancel {short}` before it is approved." in said
     code, out, said = run("job.yaml", "--idempotency-key", "ci-7-1", "--json")
     assert (code, json.loads(out)["request_id"]) == (0, request.id)
-    assert len([one for one in books(url).requests if one.job.run]) == 1
+    assert len([one for one in books(url).requests if job_of(one.job).run]) == 1
 
 
 @pytest.mark.parametrize(

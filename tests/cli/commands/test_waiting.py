@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bot.cli.access.settings import operator
+from bot.rules.jobs.stored import job_of
 from bot.services.access import api_keys
 from bot.services.access.api_keys import NewKey
 from ledger.kernel.ids import short_id
@@ -50,4 +51,4 @@ async def test_a_request_is_repeated(terminal: Terminal) -> None:
     assert f"Again as {short_id(first)}." in await t.good("again", short_id(first))
     rows = (await t.w.books()).requests
     assert [row.state for row in rows] == [RequestState.QUOTING] * 3
-    assert len({row.job for row in rows}) == 1
+    assert len({job_of(row.job) for row in rows}) == 1

@@ -16,6 +16,7 @@ from bot.outbound import ssh_login
 from bot.outbound.ssh_probe import load_library
 from bot.practice.reader import button_texts
 from bot.practice.remote import RemoteDriver
+from bot.rules.jobs.stored import job_of
 from bot.services.nodes.login_keys import ssh_login as login_of
 from ledger.queries.audit import read_books
 from tests.cli.test_commands import LIMIT_S, elsewhere
@@ -70,6 +71,6 @@ async def test_no_typed_text_starts_a_process(elsewhere: Path) -> None:
             for command in (f"touch {marker}", f"nvidia-smi && touch {marker}", f"sh -c 'touch {marker}'"):
                 ran = await ssh_login.run(login, command, timeout_s=LIMIT_S)
                 assert (ran.problem, ran.status) == (None, 127), ran
-            assert (await read_books(running.ctx.db)).requests[0].job.run == f"touch {marker}"
+            assert job_of((await read_books(running.ctx.db)).requests[0].job).run == f"touch {marker}"
     assert started == []
     assert not marker.exists()

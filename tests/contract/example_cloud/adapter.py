@@ -7,7 +7,6 @@ from decimal import Decimal
 from typing import Any
 
 from ledger.kernel.grant import Grant
-from ledger.kernel.job import GpuConstraint
 from providers.adapter import CloudAdapter, CloudConfig
 from providers.adapter_helpers import fits, seconds
 from providers.capabilities import BillingRule, BillingStart, Capabilities
@@ -24,6 +23,7 @@ from providers.errors import (
     RateLimited,
     Unavailable,
 )
+from providers.gpus.constraint import GpuConstraint
 from providers.gpus.table import GPUS
 from providers.http import HttpReply
 from providers.rate_limits import Pace
@@ -65,7 +65,6 @@ class CirrusProvider(CloudAdapter):
 
     name = CLOUD
     capabilities = CAPABILITIES
-    TITLE = "cirrus"
     KEY_PAGE = "https://cirrus.example/keys"
     KEY_VARIABLE = "CIRRUS_API_KEY"
     CREATE = ("POST", "/machines")

@@ -12,12 +12,13 @@ from unittest.mock import patch
 from providers import cloud_names, registry
 from providers.profiles import model
 from providers.registry import ProviderEntry
+from providers.sandbox.sandboxes import SANDBOXES
 from tests.contract.example_cloud.adapter import CirrusConfig, CirrusProvider
+from tests.contract.example_cloud.sandbox import CirrusSandbox
 
 #: The registry line.
 LINE = ProviderEntry(
     "cirrus", CirrusConfig, CirrusProvider, {"CIRRUS_API_KEY": "api_key"}, CirrusProvider.KEY_PAGE,
-    "tests.contract.example_cloud.sandbox:CirrusSandbox",
     {"CIRRUS_URL": "base_url"},
 )  # fmt: skip
 
@@ -29,13 +30,17 @@ def registered() -> Iterator[ProviderEntry]:
         pages = Path(folder) / "profiles"
         shutil.copytree(model.FOLDER, pages)
         shutil.copy(Path(__file__).parent / "cirrus.md", pages)
-        with patch.object(model, "FOLDER", pages), patch.object(registry, "PROFILES", pages):
+        with (
+            patch.object(model, "FOLDER", pages),
+            patch.object(registry, "PROFILES", pages),
+            patch.dict(SANDBOXES, {LINE.name: CirrusSandbox}),
+        ):
             registry.register(LINE)
             try:
                 yield LINE
             finally:
                 registry._BY_NAME.pop(LINE.name)
-                cloud_names._NAMES.remove(LINE.name)
+                cloud_names._TITLES.pop(LINE.name)
 
 
 _whole_run = registered()

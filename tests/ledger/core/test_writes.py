@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select
 
+from bot.rules.jobs.stored import stored_job
 from ledger.core.writes import Tx, add_request, amend, book
 from ledger.engine.db import Database
 from ledger.kernel.entry_kind import EntryKind
@@ -139,8 +140,8 @@ async def test_amend_knows_no_row_and_sets_no_state(db: Database) -> None:
 
 async def test_one_message_asks_once(db: Database) -> None:
     facts: dict[str, Any] = {
-        "kind": RequestKind.PROVISION, "state": RequestState.QUOTING, "requester": rows.ADA.ref, "job": rows.JOB,
-        "channel": rows.CHANNEL, "expires_at": START, "created_at": START, "inbox_key": "message",
+        "kind": RequestKind.PROVISION, "state": RequestState.QUOTING, "requester": rows.ADA.ref, "inbox_key": "message",
+        "job": stored_job(rows.JOB), "channel": rows.CHANNEL, "expires_at": START, "created_at": START,
     }  # fmt: skip
     async with db.write() as tx:
         assert await add_request(tx, id="req_1", **facts)
@@ -148,4 +149,4 @@ async def test_one_message_asks_once(db: Database) -> None:
         assert await add_request(tx, id="req_3", **facts | {"inbox_key": "another"})
     async with db.read() as tx:
         found = {one.id: (one.requester, one.job, one.version) for one in await tx.scalars(select(Request))}
-        assert found == dict.fromkeys(("req_1", "req_3"), (rows.ADA.ref, rows.JOB, 1))
+        assert found == dict.fromkeys(("req_1", "req_3"), (rows.ADA.ref, stored_job(rows.JOB), 1))

@@ -11,6 +11,7 @@ import pytest
 from sqlalchemy import select, text
 from sqlalchemy.exc import DBAPIError
 
+from bot.rules.jobs.stored import job_of
 from ledger.engine.db import Database, DatabaseUrlError, NestedWrite, insert_for, may_lock
 from ledger.kernel.network_guard import NetworkInTransaction, forbid_in_transaction
 from ledger.kernel.states import RequestState
@@ -238,7 +239,7 @@ async def test_rows_stay_readable_after_the_transaction(db: Database) -> None:
     async with db.read() as tx:
         kept = await tx.get_one(Request, row.id)
     assert kept.job == row.job
-    assert kept.job.hours == 2
+    assert job_of(kept.job).hours == 2
 
 
 async def test_two_databases_on_one_file_wait_for_each_other(sqlite_db_url: str) -> None:

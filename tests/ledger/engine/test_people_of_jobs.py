@@ -8,11 +8,12 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
+from bot.rules.jobs.stored import job_of
 from bot.rules.nodes.authorized_keys import fingerprint
 from ledger.engine.db import Database
 from ledger.kernel.people.transfer_state import TransferState
 from ledger.kernel.states import RequestState
-from ledger.kernel.steps.migration_step import MigrationStep
+from ledger.kernel.steps.relocation_step import MigrationStep
 from ledger.models import Migration, Request, SessionCredential, Share, Transfer
 from ledger.queries.people.credentials import credentials_of
 from migrations import run
@@ -68,7 +69,7 @@ async def test_a_job_of_before_becomes_rows_once_and_its_fields_stay_empty(db: D
     assert await triggers(db) == expected(db)
     async with db.read() as tx:
         found = (await credentials_of(tx, [asked.id, more.id]))[asked.id]
-        assert (await tx.get_one(Request, asked.id)).job == rows.JOB
+        assert job_of((await tx.get_one(Request, asked.id)).job) == rows.JOB
     assert {(one.name, one.public_key, one.person, one.added_by, one.created_at) for one in found} == {
         (fingerprint(KEY), KEY, ADA, ADA, START),
         ("HF_TOKEN", None, ADA, ADA, START),

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
-
 import pytest
 
-from ledger.kernel.job import GpuConstraint, JobRequest
 from ledger.kernel.ports import Port, PortProtocol
 
 
@@ -29,9 +26,3 @@ def test_a_port_is_read_and_written(text: str, number: int, protocol: PortProtoc
 def test_anything_else_is_no_port(text: str) -> None:
     with pytest.raises(ValueError, match=r"is no port|is not a valid PortProtocol"):
         Port.read(text)
-
-
-def test_a_job_keeps_its_ports_in_the_database() -> None:
-    job = JobRequest(GpuConstraint(), Decimal(2), ports=("8888/http", "6006/tcp"))
-    assert JobRequest.from_json(job.to_json()).ports == ("8888/http", "6006/tcp")
-    assert JobRequest.from_json({"gpu": {}, "hours": "2"}).ports == ()

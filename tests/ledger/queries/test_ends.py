@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from bot.rules.jobs.stored import checkpoint_of
 from ledger.engine.db import Database
 from ledger.kernel.end_reason import EndReason
 from ledger.kernel.states import InstanceState, OrphanState, RequestState, SessionState
@@ -34,9 +35,9 @@ async def test_what_a_cloud_may_bill_is_read_in_one_query(db: Database) -> None:
             await rows.instance(tx, state)
     async with db.read() as tx:
         with asked() as statements:
-            listed = await must_end(tx)
+            listed = await must_end(tx, checkpoint_of)
         assert len(statements) == 1
-        one = await must_end(tx, found[0].id)
+        one = await must_end(tx, checkpoint_of, found[0].id)
     assert {item.instance_id for item in listed} == {row.id for row in (*found, *sent)}
     assert [(item.ref, item.label, item.deadline) for item in one] == [
         (found[0].ref, found[0].label, START + timedelta(hours=2))
@@ -57,7 +58,7 @@ async def test_a_programs_session_names_the_person_who_answers_for_it(db: Databa
             session = await rows.session(tx, SessionState.RUNNING, of=request, owner=owner)
             await rows.instance(tx, InstanceState.LIVE, of=session)
     async with db.read() as tx:
-        found = sorted(one.owner for one in await must_end(tx))
+        found = sorted(one.owner for one in await must_end(tx, checkpoint_of))
     assert found == ["consumer:unknown", "operator:ada", "slack:T1/U0ALICE"]
 
 
@@ -68,7 +69,7 @@ async def test_every_row_says_since_when_recovery_mode_is_on(db: Database) -> No
         await rows.stray(tx, OrphanState.QUARANTINED, at=START + 2 * MINUTE)
         await rows.stray(tx, OrphanState.QUARANTINED, at=START + MINUTE)
     async with db.read() as tx:
-        assert [item.recovery_since for item in await must_end(tx)] == [START + MINUTE]
+        assert [item.recovery_since for item in await must_end(tx, checkpoint_of)] == [START + MINUTE]
 
 
 async def test_replicas_count_while_they_write_and_are_forgotten_later(db: Database) -> None:

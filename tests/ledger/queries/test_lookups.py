@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from decimal import Decimal
 
+from bot.rules.jobs.stored import stored_job
 from ledger.engine.db import Database
 from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.grant import GrantKind
@@ -224,8 +225,9 @@ async def test_limits_jobs_and_approvals_in_advance(db: Database) -> None:
         tx.add_all([later, first, advance(waits, GrantState.VOID, "operator:kim")])
     async with db.read() as tx:
         assert list(await limits_of(tx, [waits.id, other.id])) == [waits.id]
-        assert await jobs_of(tx, [waits.id, other.id]) == {waits.id: rows.JOB, other.id: rows.JOB}
-        assert await waiting_jobs(tx, 10) == [rows.JOB]
+        job = stored_job(rows.JOB)
+        assert await jobs_of(tx, [waits.id, other.id]) == {waits.id: (job, ()), other.id: (job, ())}
+        assert await waiting_jobs(tx, 10) == [job]
         assert [one.id for one in await open_advances(tx, waits.id)] == [first.id, later.id]
         found = await advances_of(tx, [waits.id, other.id])
         assert {key: [one.id for one in many] for key, many in found.items()} == {waits.id: [first.id, later.id]}

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from bot.rules.jobs.stored import stored_job
 from ledger.engine.db import Database
 from ledger.kernel.checkpoint_step import CheckpointStep
 from ledger.kernel.states import InstanceState, SessionState
@@ -242,7 +243,7 @@ async def test_the_job_of_a_machine_for_its_start_up(db: Database) -> None:
     async with db.read() as tx:
         assert await startup_jobs(tx, [row.id]) == {
             row.id: StartupJob(
-                "vast", rows.JOB, 1, None, None, None, None, row.session_id, 1, row.request_id, row.n, False
+                "vast", stored_job(rows.JOB), 1, None, None, None, None, row.session_id, 1, row.request_id, row.n, False
             )
         }
         assert await startup_jobs(tx, []) == {}

@@ -171,7 +171,7 @@ async def test_a_new_figure_is_open_until_somebody_approves_it_or_it_is_withdraw
         for state, decided_by, is_open in cases:
             parent, _, _ = await asked(tx, RequestKind.PROVISION, None, 0)
             older = await rows.request(tx, PENDING, at=START + MINUTE, kind=over, parent_id=parent.id)
-            facts = {"kind": over, "parent_id": parent.id, "decided_by": decided_by}
+            facts: dict[str, Any] = {"kind": over, "parent_id": parent.id, "decided_by": decided_by}
             newest = await rows.request(tx, state, at=START + 2 * MINUTE, **facts)
             # Neither of another kind nor of another session.
             await rows.request(tx, PENDING, at=START + 3 * MINUTE, kind=RequestKind.EXTEND, parent_id=parent.id)

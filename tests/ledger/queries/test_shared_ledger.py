@@ -173,7 +173,7 @@ async def test_the_chain_is_read_in_order_and_sums_agree_while_entries_wait(db: 
         await fold(tx, 4, entry_hash)
     async with db.read() as tx:
         first = await totals(tx)
-        assert (first.entries, first.sealed, first.waiting, first.accounts_usd) == (7, 4, 3, Decimal(0))
+        assert (first.entries, first.hashed, first.waiting, first.accounts_usd) == (7, 4, 3, Decimal(0))
         assert (first.raw_usd, first.rolled_usd, first.waiting_usd) == (Decimal(7), Decimal(6), Decimal(1))
         for batch in (1, 2, 3, 4, 5):
             links = [link async for link in chain(tx, batch)]
@@ -185,7 +185,7 @@ async def test_the_chain_is_read_in_order_and_sums_agree_while_entries_wait(db: 
     async with db.write() as tx:
         await fold(tx, 9, entry_hash)
         second = await totals(tx)
-    assert (second.sealed, second.waiting) == (7, 0)
+    assert (second.hashed, second.waiting) == (7, 0)
     assert (second.rolled_usd, second.waiting_usd) == (Decimal(7), Decimal(0))
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
+from bot.rules.jobs.stored import stored_job
 from ledger.core.writes import Tx, book
 from ledger.engine.db import Database
 from ledger.kernel.entry_kind import EntryKind
@@ -284,8 +285,13 @@ async def test_the_job_of_a_request_has_its_people_as_they_are_now(db: Database)
         bare = await rows.request(tx)
     async with db.read() as tx:
         view = await request_view(tx, request.id)
-        assert view.job == replace(rows.JOB, share=(rows.BEN.ref,), secrets=("HF_TOKEN",), public_key=None)
-        assert (await request_view(tx, bare.id)).job == rows.JOB
+        assert (view.request.job, view.shared_with, view.secrets) == (
+            stored_job(rows.JOB),
+            (rows.BEN.ref,),
+            ("HF_TOKEN",),
+        )
+        plain = await request_view(tx, bare.id)
+        assert (plain.request.job, plain.shared_with, plain.secrets) == (stored_job(rows.JOB), (), ())
 
 
 async def test_a_refused_create_that_was_sent_again_is_not_shown_as_a_machine(db: Database) -> None:

@@ -17,8 +17,8 @@ from bot.rules.policy.policy import Policy
 from bot.rules.values.phrases import Verdict
 from bot.rules.values.reply_code import ReplyCode
 from ledger.kernel.actor import Actor, ActorKind
-from ledger.kernel.job import GpuConstraint
 from ledger.kernel.states import RequestState
+from providers.gpus.constraint import GpuConstraint
 from tests.rules.builders import NOW
 
 REQUESTER = Actor(ActorKind.SLACK, "U1", "T1")

@@ -50,10 +50,10 @@ def test_a_small_spend_is_approved_and_says_who_signed_for_it() -> None:
         (POLICY, {"hours": Decimal(13)}, "not_covered"),
         (replace(POLICY, confirm_above_usd=Decimal(3)), {}, "not_covered"),
         (replace(POLICY, two_approvers_above_usd=Decimal(3)), {}, "not_covered"),
-        (POLICY, {"asked_before": True}, "asked_again"),
-        (POLICY, {"now": START + timedelta(days=1)}, "standing_over"),
-        (replace(POLICY, auto_approve_until=None), {}, "standing_over"),
-        (POLICY, {"approved_usd": Decimal("6.01")}, "standing_used_up"),
+        (POLICY, {"asked_before": True}, "earlier_attempt"),
+        (POLICY, {"now": START + timedelta(days=1)}, "auto_approval_expired"),
+        (replace(POLICY, auto_approve_until=None), {}, "auto_approval_expired"),
+        (POLICY, {"approved_usd": Decimal("6.01")}, "auto_approval_used_up"),
     ],
 )
 def test_everything_else_is_decided_by_a_person(policy: Policy, changes: dict[str, Any], code: str) -> None:

@@ -84,9 +84,9 @@ def test_a_delegate_decides_what_the_delegator_may_and_nothing_of_theirs() -> No
     assert (judge(dave, policy=alone, requester=DAVE), judge(dave, policy=alone)) == ("requester", "approved")
     assert judge(DeciderFacts(BOB), policy=alone, requester=BOB) == "approved"
     assert judge(DeciderFacts(DAVE, behalf=(DeciderFacts(BOB, known=False),))) == "delegator_unknown"
-    assert judge(dave, requester=BOB) == "delegator_asked"
-    assert judge(dave, requester=ADA) == "delegator_asked"  # Bob under another name.
-    assert judge(dave, linked=(BOB,)) == "delegator_asked"  # Bob's program asks.
+    assert judge(dave, requester=BOB) == "delegator_requested"
+    assert judge(dave, requester=ADA) == "delegator_requested"  # Bob under another name.
+    assert judge(dave, linked=(BOB,)) == "delegator_requested"  # Bob's program asks.
     assert judge(DeciderFacts(DAVE, behalf=(DeciderFacts(BOB), DeciderFacts(CAROL))), requester=BOB) == "approved"
     finance = ApproverGroup(ApprovalTier("large", "finance"))
     assert judge(dave, mandate=finance) == "not_an_approver"

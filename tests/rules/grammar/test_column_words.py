@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bot.rules.grammar.bad_word import BadWord
 from bot.rules.grammar.column_words import read_columns
+from bot.rules.values.bad_word import BadWord
 
 KNOWN = {"rank": "#", "gpu-price": "$/GPU/h", "offer": "offer"}
 

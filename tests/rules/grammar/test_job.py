@@ -6,8 +6,10 @@ from decimal import Decimal
 
 from bot.rules.grammar.job import everything
 from bot.rules.grammar.parser import ParsedCommand, parse
+from bot.rules.jobs.facets.limits import SpotPolicy
+from bot.rules.jobs.job import JobRequest
 from bot.rules.policy.policy import Policy
-from ledger.kernel.job import GpuConstraint, JobRequest, SpotPolicy
+from providers.gpus.constraint import GpuConstraint
 
 
 def test_every_word_reaches_the_job() -> None:

@@ -10,13 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.rules.grammar.commands import SUBCOMMANDS
-from bot.rules.grammar.job_words import KEYS, WORDS
 from bot.rules.grammar.parser import GrammarError, ParsedCommand, parse, reference
-from bot.rules.grammar.run_words import QUESTION_WORDS
-from bot.rules.grammar.workload_words import WORK_WORDS
+from bot.rules.grammar.question_words import QUESTION_WORDS
+from bot.rules.jobs.facet_table import WORD_OF, WORDS
+from bot.rules.jobs.facets.limits import SpotPolicy
+from bot.rules.jobs.job import JobRequest
+from bot.rules.jobs.work_words import WORK_WORDS
 from bot.rules.policy.model_profiles import ModelProfile
 from bot.rules.policy.policy import Policy
-from ledger.kernel.job import GpuConstraint, JobRequest, SpotPolicy
+from providers.gpus.constraint import GpuConstraint
 from providers.gpus.table import GPUS, lookup
 
 A100 = lookup("a100")
@@ -329,7 +331,7 @@ def test_every_documented_example_parses() -> None:
         command = ' run="python train.py"' if word.key in ("config", "run-dir", "attempts", "retry-codes") else ""
         command += " attempts=3" if word.key == "retry-codes" else ""
         assert isinstance(parse(f"inventory {word.example}{command}", known), ParsedCommand)
-        assert all(KEYS[alias] is word for alias in word.aliases)
+        assert all(WORD_OF[alias] is word for alias in word.aliases)
 
 
 def test_the_reference_has_a_row_for_every_command_and_word() -> None:

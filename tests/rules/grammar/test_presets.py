@@ -7,8 +7,8 @@ from decimal import Decimal
 import pytest
 
 from bot.rules.grammar.job import check_presets, listed_presets
-from bot.rules.grammar.job_document import JobDocument
 from bot.rules.grammar.parser import GrammarError, parse
+from bot.rules.jobs.document import JobDocument
 from bot.rules.policy.policy import Policy
 from bot.rules.values.secret_text import UNUSABLE
 from bot.services.plans.job_file import read_job

@@ -7,8 +7,8 @@ from decimal import Decimal
 import pytest
 
 from bot.rules.grammar.parser import GrammarError, parse
-from bot.rules.grammar.sizing_words import SizingQuestion
-from ledger.kernel.job import JobRequest
+from bot.rules.jobs.job import JobRequest
+from bot.rules.market.sizing_question import SizingQuestion
 
 
 def asked(line: str) -> SizingQuestion:

@@ -7,8 +7,8 @@ from decimal import Decimal
 import pytest
 
 from bot.rules.grammar.parser import GrammarError, ParsedCommand, parse
+from bot.rules.jobs.job import JobRequest
 from bot.rules.policy.policy import Policy
-from ledger.kernel.job import JobRequest
 
 
 def read(line: str) -> ParsedCommand:

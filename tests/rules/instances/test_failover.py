@@ -18,9 +18,9 @@ from bot.rules.instances.failover import (
     next_option,
     wait_for_limit,
 )
+from bot.rules.jobs.facets.limits import SpotPolicy
 from bot.rules.market.ranking import rank
 from bot.rules.policy.policy import Policy
-from ledger.kernel.job import SpotPolicy
 from providers.contract import Offer
 from providers.errors import OutcomeUnknown, ProviderError
 from tests.providers.read_offers import WHOLE

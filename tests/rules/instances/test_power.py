@@ -51,18 +51,18 @@ def test_9286_a_stop_that_saves_nothing_is_not_a_stop() -> None:
 @pytest.mark.parametrize(
     ("order", "state", "wanted", "able", "code"),
     [
-        (PowerAction.START, STOPPED, None, ABLE, "ordered"),
+        (PowerAction.START, STOPPED, None, ABLE, "power_action"),
         (PowerAction.START, RUNNING, None, ABLE, "wrong_state"),
         (PowerAction.STOP, STOPPED, None, ABLE, "wrong_state"),
         (PowerAction.STOP, RUNNING, "restart", ABLE, "under_way"),
-        (PowerAction.STOP, STOPPED, "start", ABLE, "ordered"),
-        (PowerAction.STOP, RUNNING, "start", ABLE, "ordered"),
+        (PowerAction.STOP, STOPPED, "start", ABLE, "power_action"),
+        (PowerAction.STOP, RUNNING, "start", ABLE, "power_action"),
         (PowerAction.STOP, SessionState.TERMINATING, "start", ABLE, "wrong_state"),
-        (PowerAction.RESTART, RUNNING, None, ABLE, "ordered"),
+        (PowerAction.RESTART, RUNNING, None, ABLE, "power_action"),
         (PowerAction.RESTART, RUNNING, None, replace(ABLE, restart=False), "cannot_restart"),
         (PowerAction.RESTART, SessionState.TERMINATING, None, ABLE, "wrong_state"),
     ],
 )
 def test_orders(order: PowerAction, state: SessionState, wanted: str | None, able: Capabilities, code: str) -> None:
     told = judge(order, "here", able, state, wanted, DISK, START)
-    assert (told.code, told.allowed) == (code, code == "ordered")
+    assert (told.code, told.allowed) == (code, code == "power_action")

@@ -11,7 +11,7 @@ from bot.rules.market.disk import disk_gb, disk_sentence
 from bot.rules.market.ranking import BEST_COST, rank
 from bot.rules.market.relaxation import relax
 from bot.rules.policy.policy import Policy
-from ledger.kernel.job import GpuConstraint
+from providers.gpus.constraint import GpuConstraint
 from tests.providers.read_offers import WHOLE
 from tests.rules.builders import CLOUDS, job, offer
 

@@ -8,11 +8,11 @@ from decimal import Decimal
 import pytest
 from hypothesis import given
 
+from bot.rules.jobs.job import JobRequest
 from bot.rules.market.estimate import Component, estimate
 from bot.rules.market.parts import COMPONENTS, loss_chance, reliability
 from bot.rules.policy.policy import Policy
 from bot.rules.pricing.spend_limits import price_cap
-from ledger.kernel.job import JobRequest
 from providers.capabilities import BillingRule, BillingStart
 from providers.contract import Offer
 from tests.rules.builders import CLOUDS, HOURS, OFFERS, capabilities, job, offer

@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot.rules.grammar.market_words import SortKey
+from bot.rules.jobs.facets.limits import SpotPolicy
 from bot.rules.market.listing import PLACES_NAMED, OfferRows, listed, unknown_places
 from bot.rules.market.ranking import rank
+from bot.rules.market.sort_key import SortKey
 from bot.rules.policy.policy import Policy
-from ledger.kernel.job import GpuConstraint, SpotPolicy
 from providers.contract import Offer, Stock
+from providers.gpus.constraint import GpuConstraint
 from tests.providers.read_offers import WHOLE
 from tests.rules.builders import CLOUDS, OFFERS, job, offer
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from bot.rules.grammar.parser import GrammarError, parse
-from bot.rules.grammar.sizing_words import SizingQuestion
 from bot.rules.market.disk import disk_gb
 from bot.rules.market.model_for_budget import SIZES, Sized, SizedModel, _Solver, disk_guess, model_for_budget, written
 from bot.rules.market.own_history import NO_HISTORY, OwnHistory
 from bot.rules.market.ranking import rank
+from bot.rules.market.sizing_question import SizingQuestion
 from bot.rules.policy.policy import Policy
 from bot.rules.sizing.run_time import run_time
 from bot.rules.sizing.scaling_law import LAW, compute_optimum

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bot.rules.jobs.facets.gpus import refusal_of_set
 from bot.rules.market.estimate import estimate
-from bot.rules.market.node_sets import as_set, of_one, refused, without_links
+from bot.rules.market.node_sets import as_set, of_one, without_links
 from bot.rules.policy.policy import Policy
 from tests.rules.builders import capabilities, job, offer, usd
 
@@ -40,10 +41,11 @@ def test_the_expected_total_counts_every_machine(nodes: int) -> None:
 
 def test_a_cloud_says_why_it_rents_out_no_set() -> None:
     three, alone = "it runs one program", "its machines stay alone"
-    said = refused("kaggle", three, job(nodes=3))
+    said = refusal_of_set("kaggle", three, 3, shares_queue=False)
     assert said == "kaggle can't rent 3 machines as one set: it runs one program."
-    assert refused("kaggle", three, job()) == refused("lambda", "", job(nodes=3)) == ""
-    said = refused("vast", alone, job(nodes=3, queue=("python a.py",)))
+    assert refusal_of_set("kaggle", three, 1, shares_queue=False) == ""
+    assert refusal_of_set("lambda", "", 3, shares_queue=False) == ""
+    said = refusal_of_set("vast", alone, 3, shares_queue=True)
     assert said == "vast can't rent 3 machines of one offer: each of its offers is one machine."
     said = "runpod has no offer now whose machines reach each other, as 2 machines of a set must."
     assert without_links("runpod", 2) == said

@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
+from bot.rules.jobs.facets.limits import SpotPolicy
+from bot.rules.jobs.job import JobRequest
 from bot.rules.market.ranking import rank
 from bot.rules.market.relaxation import relax, widest
 from bot.rules.policy.policy import Policy
-from ledger.kernel.job import GpuConstraint, JobRequest, SpotPolicy
+from providers.gpus.constraint import GpuConstraint
 from tests.providers.read_offers import WHOLE
 from tests.rules.builders import CLOUDS, job, offer
 

@@ -10,15 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.rules.grammar.run_words import workload
+from bot.rules.jobs.facets.limits import SpotPolicy
+from bot.rules.jobs.facets.work import workload
+from bot.rules.jobs.job import JobRequest
 from bot.rules.market.estimate import Estimate, estimate
 from bot.rules.market.parts import COMPONENTS
 from bot.rules.market.ranking import BEST_COST, BEST_STABILITY, FASTEST, Ranked, rank
 from bot.rules.market.traffic import traffic
 from bot.rules.policy.policy import Policy
 from bot.rules.sizing.run_time import RunTime, checkpoint_gb, finished_run, run_time
-from ledger.kernel.job import GpuConstraint, JobRequest, SpotPolicy
 from providers.contract import Offer
+from providers.gpus.constraint import GpuConstraint
 from tests.providers.read_offers import WHOLE
 from tests.rules.builders import CLOUDS, OFFERS, SHARES, job, offer
 

@@ -15,7 +15,7 @@ from bot.rules.policy.policy import Policy
 from bot.rules.sizing.run_time import RunTime
 from bot.rules.sizing.throughput import RunHours
 from bot.rules.viability.obstacles import Obstacle
-from ledger.kernel.job import GpuConstraint
+from providers.gpus.constraint import GpuConstraint
 from tests.rules.builders import CLOUDS, job, offer
 
 _ZERO, _HOURS = Decimal(0), Decimal(2)

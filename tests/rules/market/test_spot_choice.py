@@ -7,9 +7,9 @@ from decimal import Decimal
 
 import pytest
 
+from bot.rules.jobs.facets.limits import SpotPolicy
 from bot.rules.market.ranking import rank
 from bot.rules.policy.policy import Policy
-from ledger.kernel.job import SpotPolicy
 from providers.contract import Offer
 from tests.providers.read_offers import WHOLE
 from tests.rules.builders import CLOUDS, job, offer

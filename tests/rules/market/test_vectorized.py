@@ -11,6 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bot.rules.jobs.facets.limits import SpotPolicy
+from bot.rules.jobs.job import JobRequest
 from bot.rules.market.columns import column, kinds
 from bot.rules.market.filters import excluded, needs_by_cloud, reason
 from bot.rules.market.host_speeds import by_host
@@ -21,8 +23,8 @@ from bot.rules.policy.policy import Policy
 from bot.rules.sizing.interruptions import Checkpointing, loss, losses_per_h, many_losses, rates_per_h
 from bot.rules.sizing.start_times import InstanceHistory, Losses, OwnTimes, own_times
 from bot.rules.viability.interconnect import host_speed
-from ledger.kernel.job import GpuConstraint, JobRequest, SpotPolicy
 from providers.contract import HostRecord, Offer, Stock
+from providers.gpus.constraint import GpuConstraint
 from tests.providers.read_offers import WHOLE
 from tests.rules.builders import CLOUDS, OFFERS, SHARES, job, offer
 

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bot.rules.jobs.facets.limits import SpotPolicy
 from bot.rules.market.waiting import (
     JITTER,
     LOOK_S,
@@ -22,7 +23,7 @@ from bot.rules.market.waiting import (
     together,
 )
 from bot.rules.policy.policy import Policy
-from ledger.kernel.job import GpuConstraint, SpotPolicy
+from providers.gpus.constraint import GpuConstraint
 from tests.rules.builders import NOW, job
 
 POLICY = Policy()

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from bot.rules.grammar.parser import GrammarError, parse
+from bot.rules.jobs.job import JobRequest
 from bot.rules.market.ranking import rank
 from bot.rules.market.work_comparison import WorkComparison, compare_work
 from bot.rules.policy.policy import Policy
-from ledger.kernel.job import JobRequest
 from providers.contract import Offer
 from providers.gpus.table import GPUS
 from tests.providers.read_offers import WHOLE

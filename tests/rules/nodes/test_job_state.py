@@ -8,12 +8,13 @@ from decimal import Decimal
 
 import pytest
 
+from bot.rules.jobs.job import JobRequest
 from bot.rules.nodes.checkins import NodeStatus
-from bot.rules.nodes.job_state import JobStatus, ended_job, has_job, job_status
+from bot.rules.nodes.job_state import JobStatus, ended_job, job_status
 from bot.wire.checkin import MachineReport, StartupStep, StepOutcome, Work
-from ledger.kernel.job import GpuConstraint, JobRequest
 from ledger.kernel.job_state import JOB_OVER, JobState
 from ledger.kernel.states import SessionState
+from providers.gpus.constraint import GpuConstraint
 
 NOW = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
 HEARD = NodeStatus(seq=1, at=NOW)
@@ -34,7 +35,7 @@ STARTED = replace(HEARD, machine=steps(repo=StepOutcome.DONE, run=StepOutcome.DO
 
 def test_only_a_command_that_was_handed_over_is_a_job() -> None:
     job = JobRequest(GpuConstraint(), Decimal(1))
-    assert [has_job(job), has_job(replace(job, run="python train.py"))] == [False, True]
+    assert [job.has_command, replace(job, run="python train.py").has_command] == [False, True]
 
 
 @pytest.mark.parametrize(

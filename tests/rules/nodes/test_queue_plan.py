@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from decimal import Decimal
 
-from bot.rules.nodes.startup_plan import plan_startup, queue_left
+from bot.rules.jobs.job import JobRequest
+from bot.rules.jobs.startup_plan import plan_startup, queue_left
 from bot.wire.codec import to_json
 from bot.wire.startup_plan import StartupPlan
-from ledger.kernel.job import GpuConstraint, JobRequest
+from providers.gpus.constraint import GpuConstraint
 
 JOB = JobRequest(GpuConstraint(count_min=4, count_max=4), Decimal(2), queue=("python a.py", "python b.py"))
 

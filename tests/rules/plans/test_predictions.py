@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bot.rules.grammar.workload_words import parse
+from bot.rules.jobs.work_words import parse
 from bot.rules.plans.predictions import COLUMNS, Prediction, coverage, read, table
 
 RATES = (1000.0, 800.0, 1250.0)

@@ -9,12 +9,15 @@ from decimal import Decimal
 import pytest
 
 from bot.rules.approvals.auto_approval import applied, signer
+from bot.rules.jobs import consumer_limits
+from bot.rules.jobs.consumer_limits import NotAllowed
+from bot.rules.jobs.job import JobRequest
 from bot.rules.policy import consumers
-from bot.rules.policy.consumers import ConsumerPolicy, NotAllowed
+from bot.rules.policy.consumers import ConsumerPolicy
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.validation import validated
 from ledger.kernel.actor import Actor, ActorKind
-from ledger.kernel.job import GpuConstraint, JobRequest
+from providers.gpus.constraint import GpuConstraint
 
 ATLAS = Actor(ActorKind.CONSUMER, "atlas")
 ADA = Actor(ActorKind.OPERATOR, "ada")
@@ -26,17 +29,17 @@ def job(*names: str, hours: int = 2, clouds: tuple[str, ...] = ()) -> JobRequest
 
 
 def test_what_is_left_open_is_what_the_policy_allows() -> None:
-    found = consumers.narrowed(job(), LIMITS, "atlas")
+    found = consumer_limits.narrowed(job(), LIMITS, "atlas")
     assert found.candidates == ("vast", "runpod")
     assert found.gpu.names[0] == "RTX4090"
     assert {"A100-SXM-80GB", "A100-PCIE-40GB"} <= set(found.gpu.names)
     only = ConsumerPolicy(gpus=("4090",))
-    assert consumers.narrowed(job(clouds=("lambda",)), only, "atlas").candidates == ("lambda",)
-    found = consumers.narrowed(job("RTX4090", clouds=("lambda", "runpod")), LIMITS, "atlas")
+    assert consumer_limits.narrowed(job(clouds=("lambda",)), only, "atlas").candidates == ("lambda",)
+    found = consumer_limits.narrowed(job("RTX4090", clouds=("lambda", "runpod")), LIMITS, "atlas")
     assert (found.candidates, found.gpu.names) == (("runpod",), ("RTX4090",))
-    assert consumers.narrowed(replace(job(), offer_id="vast:1"), LIMITS, "atlas").gpu.names[0] == "RTX4090"
+    assert consumer_limits.narrowed(replace(job(), offer_id="vast:1"), LIMITS, "atlas").gpu.names[0] == "RTX4090"
     asked = job("H100-SXM", hours=100)
-    assert consumers.narrowed(asked, ConsumerPolicy(), "atlas") == asked
+    assert consumer_limits.narrowed(asked, ConsumerPolicy(), "atlas") == asked
 
 
 @pytest.mark.parametrize(
@@ -51,7 +54,7 @@ def test_what_is_left_open_is_what_the_policy_allows() -> None:
 )
 def test_what_is_outside_is_refused(asked: JobRequest, code: str) -> None:
     with pytest.raises(NotAllowed) as refused:
-        consumers.narrowed(asked, LIMITS, "atlas")
+        consumer_limits.narrowed(asked, LIMITS, "atlas")
     assert refused.value.code == code
 
 

@@ -8,9 +8,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from bot.rules.jobs.job import JobRequest
 from bot.rules.policy.policy import Policy
-from bot.rules.pricing.hours_cap import check, counted, is_above, left, rented
-from ledger.kernel.job import VOLUME, GpuConstraint, JobRequest
+from bot.rules.pricing.hours_cap import check, is_above, left, rented
+from ledger.kernel.volume_name import VOLUME
+from providers.gpus.constraint import GpuConstraint
 from tests.rules.builders import HOURS
 
 POLICY = Policy()
@@ -75,5 +77,5 @@ def test_a_run_is_rented_in_quarters_of_an_hour(needed: str, asked: str) -> None
 
 @given(HOURS)
 def test_the_cap_counts_the_hours_of_machines_and_none_of_volumes(hours: Decimal) -> None:
-    assert counted(JobRequest(GpuConstraint(), hours), hours) == hours
-    assert counted(JobRequest(GpuConstraint((f"{VOLUME}data",)), hours), hours) == 0
+    assert JobRequest(GpuConstraint(), hours).counted(hours) == hours
+    assert JobRequest(GpuConstraint((f"{VOLUME}data",)), hours).counted(hours) == 0

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.rules.grammar.run_words import workload
+from bot.rules.jobs.facets.work import workload
 from bot.rules.market.traffic import traffic
 from bot.rules.policy.policy import Policy
 from bot.rules.sizing.interruptions import Checkpointing, loss

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bot.rules.grammar.workload_words import parse
+from bot.rules.jobs.work_words import parse
 from bot.rules.sizing.decoding import terms
 from bot.rules.sizing.run_time import weights_gb
 from bot.rules.sizing.throughput import tokens_per_s

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bot.rules.grammar.workload_words import parse
+from bot.rules.jobs.work_words import parse
 from bot.rules.sizing.layouts import LEAST_TOKENS, MOST_USED, likely
 from bot.rules.sizing.vram import MemoryLayout, choices, parts, usable_gb
 from bot.rules.sizing.workload import Architecture, Workload, architecture

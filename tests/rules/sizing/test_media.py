@@ -6,14 +6,14 @@ from decimal import Decimal
 
 import pytest
 
-from bot.rules.grammar.bad_word import BadWord
-from bot.rules.grammar.workload_words import parse
+from bot.rules.jobs.work_words import parse
 from bot.rules.sizing.media_models import MEDIA, media_model
 from bot.rules.sizing.run_time import checkpoint_gb, finished_run, run_time
 from bot.rules.sizing.throughput import Throughput, tokens_per_s
 from bot.rules.sizing.unsaid import assumed, unknown
 from bot.rules.sizing.vram import fit
 from bot.rules.sizing.workload import Precision, WorkKind
+from bot.rules.values.bad_word import BadWord
 from bot.rules.viability.host import host_gb, run_disk
 from providers.gpus.table import GPUS
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.rules.grammar.workload_words import parse
+from bot.rules.jobs.work_words import parse
 from bot.rules.sizing.vram import GIB, MemoryLayout, parts, usable_gb
 from bot.rules.sizing.workload import Precision, Sharding, WorkKind, Workload, architecture
 from providers.gpus.table import GPUS

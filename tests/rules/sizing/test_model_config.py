@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bot.rules.grammar.run_words import workload
+from bot.rules.jobs.facets.work import workload
 from bot.rules.sizing import model_config
 from bot.rules.sizing.model_shapes import MODELS
 from bot.rules.sizing.workload import architecture

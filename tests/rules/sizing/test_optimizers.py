@@ -7,13 +7,13 @@ from itertools import pairwise
 
 import pytest
 
-from bot.rules.grammar.bad_word import BadWord
-from bot.rules.grammar.workload_words import parse
+from bot.rules.jobs.work_words import parse
 from bot.rules.sizing.optimizers import Optimizer, state_bytes
 from bot.rules.sizing.run_time import checkpoint_gb
 from bot.rules.sizing.training import offload_s
 from bot.rules.sizing.vram import FitVerdict, MemoryLayout, fit, parts
 from bot.rules.sizing.workload import Sharding, WorkKind, architecture
+from bot.rules.values.bad_word import BadWord
 from bot.rules.viability.host import host_gb
 from providers.gpus.table import GPUS
 

@@ -9,7 +9,7 @@ from statistics import median
 
 import pytest
 
-from bot.rules.grammar.workload_words import parse
+from bot.rules.jobs.work_words import parse
 from bot.rules.sizing.run_time import run_time
 from bot.rules.sizing.throughput import Throughput, tokens_per_s
 from bot.rules.sizing.unsaid import assumed, unknown

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.rules.grammar.workload_words import parse
+from bot.rules.jobs.work_words import parse
 from bot.rules.sizing import decoding
 from bot.rules.sizing import throughput_data as table
 from bot.rules.sizing import throughput_fitted as fitted

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bot.rules.grammar.workload_words import parse
+from bot.rules.jobs.work_words import parse
 from bot.rules.sizing.groups import Group
 from bot.rules.sizing.throughput_features import features, group
 from bot.rules.sizing.vram import fit

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from bot.rules.grammar.workload_words import parse
+from bot.rules.jobs.work_words import parse
 from bot.rules.sizing import throughput_fitted as fitted
 from bot.rules.sizing.host_speed import HostSpeed
 from bot.rules.sizing.optimizers import Optimizer

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.rules.grammar.bad_word import BadWord
-from bot.rules.grammar.workload_words import WORK_KEYS, WORK_WORDS, parse, read
+from bot.rules.jobs.work_words import WORK_KEYS, WORK_WORDS, parse, read
 from bot.rules.sizing.data_source import DataSource
 from bot.rules.sizing.model_shapes import MODELS
 from bot.rules.sizing.unsaid import assumed, unknown
 from bot.rules.sizing.workload import Precision, Sharding, WorkKind, Workload, architecture
+from bot.rules.values.bad_word import BadWord
 from bot.rules.values.text import UnclosedQuote
 
 PLAN = "model=7B tokens=2B seq=2048 batch=512 precision=bf16 goal=24h"

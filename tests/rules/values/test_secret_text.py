@@ -10,15 +10,17 @@ from typing import Any
 
 import pytest
 
-from bot.rules.grammar.job_document import JobDocument
 from bot.rules.grammar.parser import GrammarError, ParsedCommand, parse
+from bot.rules.jobs.checks import check_secrets
+from bot.rules.jobs.document import JobDocument
+from bot.rules.jobs.job import JobRequest
 from bot.rules.policy import job_bounds
 from bot.rules.policy.policy import Policy
 from bot.rules.values import secret_text
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.plans.job_file import BadJob, read_job
 from bot.slack import forms
-from ledger.kernel.job import GpuConstraint, JobRequest
+from providers.gpus.constraint import GpuConstraint
 from tests.ledger.kernel.growth import assert_linear
 
 TOKEN = "hf_AbCdEfGhIjKlMnOpQrStUvWxYz01234567"
@@ -106,10 +108,10 @@ def test_the_form_of_slack_refuses_it_at_its_field() -> None:
     ],
 )
 def test_a_job_that_was_stored_before_is_refused_when_it_is_asked_for_again(field: str, job: JobRequest) -> None:
-    wrong = job_bounds.secrets(job)
+    wrong = check_secrets(job)
     assert wrong is not None
     assert (wrong.code, wrong.sentence.partition(" ")[0]) == (ReplyCode.SECRET_IN_TEXT, field)
-    assert job_bounds.secrets(replace(JOB, run="HF_TOKEN=$HF_TOKEN x", checkpoint=SIGNED)) is None
+    assert check_secrets(replace(JOB, run="HF_TOKEN=$HF_TOKEN x", checkpoint=SIGNED)) is None
     assert secret_text.problem("run=", f"wget {SIGNED}") == ""
 
 
@@ -134,9 +136,9 @@ def test_a_queue_of_long_commands_is_read() -> None:
     parsed = parse("provision 1x4090 2h", more=[("queue", json.dumps(commands))])
     assert isinstance(parsed, ParsedCommand)
     assert parsed.job is not None
-    assert secret_text.of_job(parsed.job) == ""
+    assert check_secrets(parsed.job) is None
     assert len(parsed.job.queue) == 60
-    assert_linear(lambda text: secret_text.of_job(replace(JOB, queue=(text,) * 60)), "a", short=120)
+    assert_linear(lambda text: check_secrets(replace(JOB, queue=(text,) * 60)), "a", short=120)
 
 
 def test_a_reason_that_is_too_long_is_measured_before_it_is_searched() -> None:

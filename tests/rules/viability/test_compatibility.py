@@ -14,7 +14,7 @@ from bot.rules.market.ranking import Ranked, rank
 from bot.rules.policy.policy import Policy
 from bot.rules.viability.compatibility import capability
 from bot.rules.viability.obstacles import IN_SHORT, SENTENCES, Obstacle
-from ledger.kernel.job import GpuConstraint
+from providers.gpus.constraint import GpuConstraint
 from providers.gpus.table import GPUS
 from tests.providers.read_offers import WHOLE
 from tests.rules.builders import CLOUDS, job, offer

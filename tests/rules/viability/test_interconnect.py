@@ -11,7 +11,7 @@ from bot.rules.market.ranking import rank
 from bot.rules.policy.policy import Policy
 from bot.rules.sizing.host_speed import WATTS, HostSpeed
 from bot.rules.viability.interconnect import host_speed, measured_gb_s, slow_host
-from ledger.kernel.job import GpuConstraint
+from providers.gpus.constraint import GpuConstraint
 from providers.gpus.table import GPUS
 from tests.providers.read_offers import WHOLE
 from tests.rules.builders import CLOUDS, job, offer

@@ -12,8 +12,8 @@ from bot.rules.grammar.parser import ParsedCommand, parse
 from bot.rules.market.disk import disk_gb
 from bot.rules.market.ranking import BEST_COST, Ranked, rank
 from bot.rules.policy.policy import Policy
-from ledger.kernel.job import GpuConstraint
 from providers.contract import Offer
+from providers.gpus.constraint import GpuConstraint
 from providers.gpus.table import GPUS
 from providers.images import Vendor
 from tests.providers.read_offers import WHOLE

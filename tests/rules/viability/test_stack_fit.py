@@ -10,7 +10,7 @@ import pytest
 from bot.rules.market.filters import image_of, least_cuda
 from bot.rules.market.ranking import rank
 from bot.rules.policy.policy import Policy
-from ledger.kernel.job import GpuConstraint
+from providers.gpus.constraint import GpuConstraint
 from tests.providers.read_offers import WHOLE
 from tests.rules.builders import CLOUDS, capabilities, job, offer
 

@@ -19,8 +19,8 @@ from bot.rules.webhooks.webhooks import PAUSES_S, Topic
         (("stray.moved", "seen", "condemned"), (Topic.ORPHAN, "orphan.condemned")),
         (("stray.seen", "", "seen"), (Topic.ORPHAN, "orphan.seen")),
         (("budget.threshold", "", ""), (Topic.BUDGET, "budget.threshold")),
-        (("instance.moved", "live", "gone"), (Topic.DRIFT, "drift.lost")),
-        (("instance.moved", "sending", "unknown"), (Topic.DRIFT, "drift.unclear")),
+        (("instance.moved", "live", "gone"), (Topic.INSTANCE, "instance.lost")),
+        (("instance.moved", "sending", "unknown"), (Topic.INSTANCE, "instance.unknown_outcome")),
         (("instance.moved", "terminating", "gone"), None),
         (("api_key.created", "", ""), None),
     ],
@@ -36,6 +36,18 @@ def test_topics_have_names_and_meanings() -> None:
     assert set(webhooks.MEANING) == set(Topic)
     assert webhooks.unknown_topics(["session", "weather"]) == ["weather"]
     assert "instance.moved" not in webhooks.kinds_of([Topic.SESSION, Topic.BUDGET])
+
+
+def test_names_of_before_are_known_beside_those_of_now() -> None:
+    assert webhooks.unknown_topics(["drift", "instance"]) == []
+    assert webhooks.kinds_of(["drift"]) == webhooks.kinds_of([Topic.INSTANCE])
+    assert "instance.moved" in webhooks.kinds_of(["drift"])
+    assert webhooks.stored_topics(["instance"]) == webhooks.stored_topics(["drift"]) == ["drift", "instance"]
+    assert webhooks.stored_topics(["session"]) == ["session"]
+    assert set(webhooks.OLD_NAMES) <= set(webhooks.MESSAGES)
+    for name in webhooks.MESSAGES:
+        assert webhooks.name_of_type(webhooks.sent_type(name)) == name
+        assert webhooks.name_of_type(name) == name, "a message that a later release stored"
 
 
 def test_a_signature_is_one_of_standard_webhooks() -> None:

@@ -29,8 +29,8 @@ from bot.slack.app import NOT_TAKEN
 from ledger.engine.db import Database
 from providers.sandbox.clock import SandboxTiming
 from providers.sandbox.engine import SandboxCloud
+from providers.sandbox.sandboxes import sandboxes
 from providers.sandbox.server import build_app
-from providers.sandboxes import sandboxes
 from tests.scenarios.chaos.machine import Machine
 from tests.scenarios.chaos.programs import api_key
 from tests.scenarios.chaos.proxy import FaultProxy, Point

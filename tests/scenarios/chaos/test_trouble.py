@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from providers.sandbox.clock import SandboxTiming
+from providers.sandbox.sandboxes import sandboxes
 from providers.sandbox.vast.sandbox import VastSandbox
-from providers.sandboxes import sandboxes
 from tests.scenarios.chaos.machine import Machine
 from tests.scenarios.chaos.place import CLOUDS, Place
 from tests.scenarios.chaos.proxy import FaultProxy, halved

@@ -9,9 +9,9 @@ import pytest
 
 from bot.services.instances import launch, reconcile, unknown_outcome
 from bot.services.instances.unknown_outcome import quarantine
-from ledger.kernel.job import GpuConstraint
 from ledger.kernel.states import GrantState, InstanceState, OrphanState, RequestState, SessionState
 from ledger.queries.views import RequestView
+from providers.gpus.constraint import GpuConstraint
 from providers.sandbox.vast.sandbox import VastSandbox
 from tests.support.matrix import every_cloud, on_clouds
 from tests.support.proxy_provider import alive, dying

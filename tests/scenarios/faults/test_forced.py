@@ -6,6 +6,7 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Any, cast
 
+from bot.rules.jobs.stored import job_of
 from bot.services.market.reads import FRESH_S, STRETCHED_S
 from ledger.kernel.states import InstanceState, SessionState
 from ledger.models import Instance, Session
@@ -124,7 +125,7 @@ async def test_prices_that_are_five_minutes_old_buy_nothing_twice_and_delay_no_e
     session, (row,) = await of(w, first)
     assert session.deadline is not None
     # The purchase dropped the prices that were known, so they are read again before the cloud refuses.
-    await w.ctx.catalog.inventory((await w.view(first)).request.job, w.ctx.policy)
+    await w.ctx.catalog.inventory(job_of((await w.view(first)).request.job), w.ctx.policy)
     busy.is_busy = True
     w.clock.advance(FRESH_S + 1)
     # The prices were read a minute ago. They are offered again, and what was rented meanwhile is not bought again.
@@ -159,6 +160,6 @@ async def test_prices_that_are_five_minutes_old_buy_nothing_twice_and_delay_no_e
         assert len(live) == (1 if view.session and view.session.state is SessionState.RUNNING else 0)
     busy.is_busy = False
     w.clock.advance(STRETCHED_S)
-    job = (await w.view(asked[0])).request.job
+    job = job_of((await w.view(asked[0])).request.job)
     (answer,) = (await w.ctx.catalog.inventory(job, w.ctx.policy)).answers
     assert (answer.ok, answer.at) == (True, w.clock.now())

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from bot.rules.jobs.facets.limits import SpotPolicy
 from bot.services.sessions import idle_termination
 from ledger.engine.db import Database
-from ledger.kernel.job import SpotPolicy
 from ledger.kernel.states import InstanceState, SessionState
 from ledger.models import Instance
 from providers.sandbox.vast.account import Contract

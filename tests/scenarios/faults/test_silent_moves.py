@@ -11,9 +11,9 @@ from random import Random
 import pytest
 
 from ledger.kernel.states import SessionState
-from ledger.kernel.steps.migration_step import MigrationStep
+from ledger.kernel.steps.relocation_step import MigrationStep
 from providers.sandbox.agents import SandboxAgent
-from tests.services.migrations.run import STEP_S, Run, running
+from tests.services.relocation.run import STEP_S, Run, running
 from tests.support.world import World
 
 _M = MigrationStep

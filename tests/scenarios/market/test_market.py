@@ -17,6 +17,7 @@ from decimal import Decimal
 import pytest
 from sqlalchemy import select
 
+from bot.rules.jobs.stored import job_of
 from bot.rules.policy.policy import Policy
 from bot.services.approvals import advance
 from bot.services.approvals.advance import Revoke
@@ -89,7 +90,7 @@ class Market:
     async def approve(self) -> None:
         request = await self._waiting()
         if request is not None and self.dice.random() < 0.7:
-            cap = request.job.budget_cap_usd
+            cap = job_of(request.job).budget_cap_usd
             lower = cap * Decimal("0.9") if cap and self.dice.random() < 0.3 else None
             reply = await self.w.decide(request.id, self.dice.choice([BOB, CAROL]), cap_usd=lower)
             self.counts[str(reply.code)] += 1

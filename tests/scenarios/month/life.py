@@ -42,37 +42,37 @@ RETRY = timedelta(seconds=30)
 #: How often a job with a pace of its own runs here, in seconds. What a month would run a million times is run less
 #: often, and no more seldom than what is promised about it allows.
 PACE_S: Mapping[str, float] = {
-    "clock": 600,
-    "drift": 300,
+    "clock-check": 600,
+    "overspend": 300,
     "machine-keys": 600,
     "market-runpod": 21600,
     "market-vast": 21600,
     "transfers": 600,
     "resumes": 300,
-    "disks": 600,
-    "migrations": 600,
-    "savings": 21600,
+    "retained-disks": 600,
+    "relocations": 600,
+    "cheaper-machines": 21600,
     "node-sets": 600,
     "shared-queues": 600,
     "host-keys": 14400,
-    "agents": 140,
-    "accounts": 600,
+    "idle": 140,
+    "incidents": 600,
     "graces": 300,
-    "overlooked": 1800,
+    "reminders": 1800,
     "metering": 600,
     "open-spend": 600,
     "rollup": 600,
-    "journal-order": 600,
-    "seals": 10800,
+    "event-order": 600,
+    "hash-chain": 10800,
     "digests": 1800,
-    "bills": 7200,
+    "true-up": 7200,
     "cost-ledger": 21600,
     "webhook-log": 21600,
-    "answers": 21600,
-    "leftovers": 21600,
+    "idempotency-keys": 21600,
+    "cleanup": 21600,
     "webhooks": 3600,
     "webhook-deliveries": 3600,
-    "runs": 3600,
+    "run-records": 3600,
 }
 #: Jobs that run when another one calls them, and never else: each look at a machine that boots calls its check.
 ON_CALL = frozenset({"gpu-checks"})
@@ -164,7 +164,7 @@ class Life:
         next_s, looked_s = self.watches[name]._next_s, self.watches[name]._looked_s  # Its pace is its own.
         if next_s is None or looked_s is None:
             return self.clock.monotonic()
-        is_idle = name.removeprefix("watch-") not in self._held and next_s - looked_s > 30
+        is_idle = name.removeprefix("reconcile-") not in self._held and next_s - looked_s > 30
         return max(next_s, looked_s + IDLE_S) if is_idle else next_s
 
     async def _run(self, job: ScheduledJob) -> int:
@@ -219,7 +219,7 @@ def begin(
     if board.slack is not None:
         board.door = board.slack.door(ctx)
     table = jobs(ctx, board, None)
-    watches = {job.name: job.run.__self__ for job in table if job.name.startswith("watch-")}  # type: ignore[attr-defined]
+    watches = {job.name: job.run.__self__ for job in table if job.name.startswith("reconcile-")}  # type: ignore[attr-defined]
     strange = {job.name for job in table} - set(PACE_S) - set(WORKS_ON) - set(watches) - ON_CALL
     assert not strange, f"say in PACE_S, WORKS_ON or ON_CALL when these jobs run: {sorted(strange)}"
     life = Life(ctx, clock, table, watches, DueRows(db), board)

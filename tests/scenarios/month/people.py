@@ -7,9 +7,9 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from functools import partial
 
+from bot.rules.jobs.facets.limits import SpotPolicy
 from bot.services.runtime.commands import Reply
 from ledger.kernel.actor import Actor
-from ledger.kernel.job import SpotPolicy
 from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import RequestState, SessionState
 from ledger.queries.people.request_cards import shown_in

@@ -24,8 +24,8 @@ from ledger.engine.db import Database
 from ledger.kernel.actor import Actor, ActorKind
 from providers.sandbox.clock import SandboxTiming
 from providers.sandbox.engine import Engine, SandboxCloud, TrueInstance
+from providers.sandbox.sandboxes import sandboxes
 from providers.sandbox.server import build_app
-from providers.sandboxes import sandboxes
 from tests.scenarios.month.board import Board
 from tests.scenarios.month.life import TICK, Life, Switch, begin
 from tests.scenarios.month.slack import stand_in

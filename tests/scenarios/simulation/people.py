@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from bot.rules.instances.power import PowerAction
-from bot.rules.policy import volumes
+from bot.rules.jobs import network_volume
 from bot.services.approvals import decisions
 from bot.services.grants.amendments import amended_terms
 from bot.services.instances import power
@@ -104,7 +104,7 @@ class People:
         troubles, place = self.place.troubles, self.place
         owner, size_gb = person(OWNERS[0]), troubles.random.choice(VOLUME_GB)
         hours = Decimal(troubles.random.choice(VOLUME_HOURS))
-        job = volumes.job_of("data", size_gb, hours, (troubles.volume_at,))
+        job = network_volume.volume_job("data", size_gb, hours, (troubles.volume_at,))
         for _ in range(3):
             reply = await place.by_a_process(partial(_volume, Provision("volume", owner, CHANNEL, job)))
             self._note("ask for a volume", "volume", reply)

@@ -35,8 +35,8 @@ from ledger.queries.audit import Books, read_books
 from providers.contract import Provider
 from providers.sandbox.clock import SandboxTiming
 from providers.sandbox.engine import truth
+from providers.sandbox.sandboxes import sandboxes
 from providers.sandbox.server import build_app
-from providers.sandboxes import sandboxes
 from tests.scenarios.month.board import Board
 from tests.scenarios.month.faults import HIDES, RAISES
 from tests.scenarios.month.life import PACE_S, TICK, begin
@@ -72,7 +72,7 @@ CLOSED = "closed means gone"
 #: What concerns agents, reports and programs runs seldom: there are none. What books and checks runs in the time in
 #: which a session can spend a fraction of its cap only.
 SELDOM_S, BOOKED_S = 14_400.0, 900.0
-PACES_S = {name: BOOKED_S if name in ("clock", "metering", "drift") else SELDOM_S for name in PACE_S}
+PACES_S = {name: BOOKED_S if name in ("clock-check", "metering", "overspend") else SELDOM_S for name in PACE_S}
 #: Searches for labels and repeated messages come as seldom as production allows, which costs a fifth of a seed.
 LABEL_SEARCH_S, OUTBOX_RETRY_S = 30.0, 10.0
 
@@ -146,7 +146,7 @@ class Place(Agenda, Truth):
         parts = (self.policy, self.timing, process.switch, NODES_URL if troubles.has_agents else "")
         volumes = bool(troubles.volume_at)
         process.life = begin(database, clock, self.clouds, url, door, *parts, volumes=volumes)
-        paces_s = PACES_S | ({"agents": LOOKED_AT_S} if troubles.has_agents else {})
+        paces_s = PACES_S | ({"idle": LOOKED_AT_S} if troubles.has_agents else {})
         process.life.pace_s = paces_s
         later_s = clock.monotonic() + SELDOM_S / 2
         # Only jobs that this process has: one that never runs would stay due, and time would go on second by second.

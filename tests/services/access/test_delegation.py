@@ -38,7 +38,7 @@ async def test_a_delegate_decides_until_the_day_or_until_it_is_taken_back(w: Wor
     given = await give(w)
     assert given.code == "delegated"
     assert (await w.decide(own, DAVE)).code == "requester"
-    assert (await click(w, other)).code == "delegator_asked"
+    assert (await click(w, other)).code == "delegator_requested"
     # A door that did not ask Slack about Bob cannot know whether his account still works.
     assert (await w.decide(first, DAVE)).code == "delegator_unknown"
     assert (await click(w, first)).code == "first_of_two"

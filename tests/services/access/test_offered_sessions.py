@@ -13,6 +13,7 @@ from sqlalchemy import update
 
 from bot.rules.access.sight import Sight
 from bot.rules.approvals.decision import DeciderFacts
+from bot.rules.jobs.stored import job_of, stored_job
 from bot.services.access import authorization, job_secrets
 from bot.services.access.job_secrets import StoreSecret
 from bot.services.sessions import transfer
@@ -61,8 +62,8 @@ async def offered(w: World) -> AsyncIterator[Offered]:
         request_id = await w.running(candidates=("runpod",), hours=Decimal(6), run=RUN, secrets=(SECRET,))
         async with w.ctx.db.write() as tx:
             row = await tx.get_one(Request, request_id)
-            job = replace(row.job, checkpoint=SIGNED, mounts=(f"COPY /data {SIGNED}",))
-            await tx.execute(update(Request).where(Request.id == request_id).values(job=job))
+            job = replace(job_of(row.job), checkpoint=SIGNED, mounts=(f"COPY /data {SIGNED}",))
+            await tx.execute(update(Request).where(Request.id == request_id).values(job=stored_job(job)))
         assert (await transfer.offer(w.ctx, OfferSession(request_id, ALICE, FAY))).ok
         async with w.ctx.db.write() as tx:
             note = {"gate_note": f"{PLACE} has no save yet", "checkpoint_step": CheckpointStep.HELD}

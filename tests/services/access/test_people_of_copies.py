@@ -20,21 +20,21 @@ from starlette.responses import Response
 from bot.services.access import job_secrets, key_holders, machine_keys, sharing
 from bot.services.access.job_secrets import StoreSecret
 from bot.services.access.sharing import ShareWith
-from bot.services.migrations.start import Migrate, migrate
 from bot.services.nodes import sent_secrets
+from bot.services.relocation.start import Migrate, migrate
 from bot.services.requests.again import Again, again
 from bot.services.runtime.commands import Reply
 from bot.services.sessions import transfer
 from bot.services.sessions.transfer import AnswerOffer, OfferSession
 from ledger.core import Tx
 from ledger.kernel.actor import Actor
-from ledger.kernel.job import GpuConstraint
 from ledger.kernel.states import GrantState, InstanceState, RequestState, SessionState
-from ledger.kernel.steps.migration_step import MigrationStep
+from ledger.kernel.steps.relocation_step import MigrationStep
 from ledger.models import Instance, Migration, Request, Session
 from ledger.queries.access import shared_with
 from ledger.queries.people.credentials import credentials_of
 from ledger.queries.people.machine_keys import keys_on
+from providers.gpus.constraint import GpuConstraint
 from tests.services.access.test_sharing import key_of
 from tests.services.checkpoints.test_verification import looks_at
 from tests.support import rows

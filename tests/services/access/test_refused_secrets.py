@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
+from bot.rules.jobs.stored import job_of, stored_job
 from bot.services.requests.again import Again, again
 from ledger.models import Request
 from tests.api.door import ADA, JOB, code_of, opened
@@ -89,8 +90,8 @@ async def test_a_job_from_before_with_a_secret_is_not_repeated(w: World) -> None
     request_id = await w.running(run="python train.py", hours=Decimal(1))
     async with w.ctx.db.write() as tx:
         row = await tx.get_one(Request, request_id)
-        job = replace(row.job, run=f"HF_TOKEN={TOKEN} python train.py")
-        await tx.execute(update(Request).where(Request.id == request_id).values(job=job))
+        job = replace(job_of(row.job), run=f"HF_TOKEN={TOKEN} python train.py")
+        await tx.execute(update(Request).where(Request.id == request_id).values(job=stored_job(job)))
     reply = await again(w.ctx, Again("again-1", ALICE, CHANNEL))
     assert (reply.ok, reply.code) == (False, "secret_in_text")
     assert reply.sentence == (

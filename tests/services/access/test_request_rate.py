@@ -19,7 +19,7 @@ from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.states import NotificationKind, RequestState
 from ledger.models import Consumer
 from ledger.queries.people.request_rate import latest_requests
-from tests.services.migrations.run import running
+from tests.services.relocation.run import running
 from tests.services.requests.test_submit import provision
 from tests.support.world import ALICE, BOB, CHANNEL, World
 
@@ -145,14 +145,14 @@ async def test_more_time_is_counted_apart_so_that_requests_never_keep_a_session_
     assert (await w.ask()).code == "too_many_requests"
     for _ in range(2):
         asked = await w.more(request_id)
-        assert asked.code == "asked"
-        assert (await w.more(request_id)).code == "already_asked"
+        assert asked.code == "extension_requested"
+        assert (await w.more(request_id)).code == "already_requested"
         await w.cancel(str(asked.data["request_id"]))
     refused = await w.more(request_id)
     assert (refused.code, refused.data["retry_after_s"]) == ("too_many_requests", 3600)
     assert refused.sentence.startswith("You asked for more time for this session 2 times within an hour")
     # Somebody else who may act for the session still can.
-    assert (await w.more(request_id, actor=BOB)).code == "asked"
+    assert (await w.more(request_id, actor=BOB)).code == "extension_requested"
 
 
 async def test_each_session_may_ask_for_more_time_whatever_the_others_asked(w: World) -> None:
@@ -163,7 +163,7 @@ async def test_each_session_may_ask_for_more_time_whatever_the_others_asked(w: W
     for request_id in sessions:
         for _ in range(2):
             asked = await w.more(request_id)
-            assert asked.code == "asked"
+            assert asked.code == "extension_requested"
             await w.cancel(str(asked.data["request_id"]))
         assert (await w.more(request_id)).code == "too_many_requests"
 
@@ -173,11 +173,11 @@ async def test_a_run_is_moved_whatever_its_owner_requested_before(w: World) -> N
     async with running(w, hours=6) as run:
         assert (await w.ask()).ok
         assert (await w.ask()).code == "too_many_requests"
-        assert (await w.more(run.request_id)).code == "asked"
+        assert (await w.more(run.request_id)).code == "extension_requested"
         for number in range(2):
             moved = await run.ask("vast", f"move-{number}")
             assert moved.ok, moved
-            assert (await run.ask("vast", f"twice-{number}")).code == "already_asked"
+            assert (await run.ask("vast", f"twice-{number}")).code == "already_requested"
             run.target_id = str(moved.data["request_id"])
             await w.cancel(run.target_id)
             await run.over()

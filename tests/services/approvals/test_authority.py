@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import pytest
 
+from bot.rules.jobs.stored import job_of, stored_job
 from bot.rules.policy.tiers import ApprovalTier
 from bot.services.audit import invariants
 from bot.services.grants import authority
@@ -19,7 +20,7 @@ from ledger.core import Tx
 from ledger.engine.db import Database
 from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import RequestState, SessionState
-from ledger.kernel.steps.migration_step import MigrationStep
+from ledger.kernel.steps.relocation_step import MigrationStep
 from ledger.models import Approval, Migration
 from providers.sandbox.clock import SandboxTiming
 from tests.services.checkpoints.test_verification import looks_at
@@ -140,7 +141,7 @@ def replace_checkpoint(request: Any) -> Any:
     copy = type(request)()
     for name in ("id", "parent_id", "kind", "requester", "run_id"):
         setattr(copy, name, getattr(request, name))
-    copy.job = replace(request.job, checkpoint=None)
+    copy.job = stored_job(replace(job_of(request.job), checkpoint=None))
     return copy
 
 
@@ -223,11 +224,12 @@ class Slices:
         await self.elapse()
         self.asked += 1
         request = (await self.w.view(self.request_id)).request
-        job = replace(request.job, hours=hours, wait=False, start_at=None, budget_cap_usd=None, max_price_usd_h=None)
+        job = replace(job_of(request.job), hours=hours, wait=False, start_at=None)
+        job = replace(job, budget_cap_usd=None, max_price_usd_h=None)
         key = f"slice-{self.number}-{self.asked}"
         if how == "again":
             earlier = replace_checkpoint(request)
-            earlier.job = job
+            earlier.job = stored_job(job)
             reply = await again(self.w.ctx, Again(key, ALICE, CHANNEL, earlier))
         else:
             asks = Provision(key, ALICE, CHANNEL, job, authority.run_of(request))

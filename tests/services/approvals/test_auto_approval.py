@@ -14,8 +14,8 @@ from bot.rules.policy.consumers import ConsumerPolicy
 from bot.services.requests import quoting
 from ledger.engine.db import Database
 from ledger.kernel.actor import Actor, ActorKind
-from ledger.kernel.job import GpuConstraint
 from ledger.kernel.states import GrantState, RequestState, SessionState
+from providers.gpus.constraint import GpuConstraint
 from tests.support.clock import START, SteppedClock
 from tests.support.world import ALICE, World, checked_world
 

@@ -13,8 +13,8 @@ from bot.rules.approvals.decision import Decision
 from bot.services.approvals import by_offer, decisions
 from bot.services.runtime.commands import Decide, Reply
 from ledger.kernel.actor import Actor, ActorKind
-from ledger.kernel.job import GpuConstraint
 from ledger.kernel.states import GrantState, InstanceState, RequestState
+from providers.gpus.constraint import GpuConstraint
 from tests.support.world import ALICE, BOB, CAROL, DAVE, World, facts
 
 BIG: dict[str, Any] = {"gpu": GpuConstraint(("H100-SXM",), 8, 8), "hours": Decimal(12)}

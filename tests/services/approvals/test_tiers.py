@@ -92,7 +92,7 @@ async def test_teams_and_more_hours_have_their_tiers(w: World) -> None:
     await w.settle()
     await w.run(40, 20)
     more = await w.more(other)
-    assert more.code == "asked"
+    assert more.code == "extension_requested"
     extension = str(more.data["request_id"])
     assert (await w.view(extension)).request.rule.startswith("Tier lab: needs 1 approval from finance")
     assert (await w.decide(extension, BOB)).code == "other_group"

@@ -7,6 +7,7 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
+from bot.rules.jobs.stored import job_of, stored_job
 from bot.rules.policy.tiers import ApprovalTier
 from bot.services.audit.invariants import authority
 from bot.services.requests.again import Again, again
@@ -124,5 +125,5 @@ async def test_a_run_continued_above_the_hours_without_an_override_is_found(w: W
     assert rules(own) == [authority.HOURS]
     lower = judged_by(replace(books, approvals=without), lambda limits: {**limits, "max_hours": "14"})
     assert rules(lower) == []
-    override.job = replace(override.job, already_hours=Decimal(0))
+    override.job = stored_job(replace(job_of(override.job), already_hours=Decimal(0)))
     assert rules(books) == [authority.HOURS]  # It allows seven hours, not fourteen.

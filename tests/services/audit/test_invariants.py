@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from bot.rules.jobs.stored import job_of, stored_job
 from bot.services.audit import invariants
 from bot.services.audit.invariants import announced, history, money, settled, spending, world
 from bot.services.runtime.commands import Terminate
@@ -289,12 +290,12 @@ def test_a_grant_above_a_limit_for_all_attempts_is_found(books: Made) -> None:
     rows, _ = books
     rule = "limits hold over all attempts"
     request, approval, grant = rows.requests[0], rows.approvals[0], rows.grants[0]
-    job = request.job
+    stored, job = request.job, job_of(request.job)
     cent = Decimal("0.01")
     for limited in (dataclasses.replace(job, budget_cap_usd=cent), dataclasses.replace(job, max_price_usd_h=cent)):
-        request.job = limited
+        request.job = stored_job(limited)
         assert rule in _rules(spending.check(rows))
-    request.job = job
+    request.job = stored
     approval.limit_usd = grant.total_cap_usd
     assert rule not in _rules(spending.check(rows))
     approval.limit_usd = grant.total_cap_usd - Decimal("0.01")

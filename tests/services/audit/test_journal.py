@@ -32,7 +32,7 @@ async def test_everything_about_a_request_is_there_sealed_and_whole(w: World) ->
     more = str((await w.more(request_id)).data["request_id"])
     await w.decide(more, BOB)
     fresh = await journal.audit(w.ctx.db, request_id)
-    assert (fresh.sealed, fresh.broken) == (0, ())
+    assert (fresh.hashed, fresh.broken) == (0, ())
     assert await journal.hash_events_due(w.ctx) >= len(fresh.events)
     assert await journal.hash_events_due(w.ctx) == 0
     await w.end(request_id)
@@ -56,7 +56,7 @@ async def test_a_change_is_named_and_two_replicas_seal_once(w: World) -> None:
     for one in replicas:
         await one.ctx.db.close()
     found = await journal.audit(w.ctx.db, request_id)
-    assert (found.sealed, found.broken) == (len(found.events), ())
+    assert (found.hashed, found.broken) == (len(found.events), ())
     async with w.ctx.db.write() as tx:
         await tx.execute(
             update(EventHash).where(EventHash.subject == request_id, EventHash.number == 2).values(hash="0" * 64)
@@ -69,7 +69,7 @@ async def test_a_change_is_named_and_two_replicas_seal_once(w: World) -> None:
     assert await journal.hash_events_due(w.ctx) == 2
     found = await journal.audit(w.ctx.db, request_id)
     assert (found.late, [event.id for event in found.events].index(late)) == ((late,), len(found.events) - 2)
-    assert found.sealed == len(found.events)
+    assert found.hashed == len(found.events)
 
 
 async def put(w: World, subject: str, *, hours: float) -> str:
@@ -117,7 +117,7 @@ async def test_a_clock_that_steps_forward_and_back_stops_no_hashing(w: World) ->
     await put(w, request_id, hours=-2)
     assert await journal.hash_events_due(w.ctx) == 2
     found = await journal.audit(w.ctx.db, request_id)
-    assert (found.sealed, found.broken) == (len(found.events), ())
+    assert (found.hashed, found.broken) == (len(found.events), ())
 
 
 @pytest.mark.both_databases

@@ -7,7 +7,7 @@ from datetime import timedelta
 from bot.services.access import sharing
 from bot.services.access.sharing import ShareWith
 from bot.services.audit.invariants import people
-from bot.services.migrations.start import Migrate, migrate
+from bot.services.relocation.start import Migrate, migrate
 from ledger.kernel.people.credential_kind import CredentialKind
 from ledger.kernel.people.transfer_state import TransferState
 from ledger.models import Transfer

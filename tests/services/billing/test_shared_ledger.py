@@ -170,10 +170,10 @@ async def test_a_change_behind_the_program_is_found(bare: World) -> None:
     for number in range(3):
         assert (await shared_ledger.append(w.ctx, ALICE, ENTRY | {"id": str(number)})).ok
     whole = await shared_ledger.verify(w.ctx)
-    assert (whole.entries, whole.sealed, whole.waiting, whole.problems) == (3, 0, 3, ())
+    assert (whole.entries, whole.hashed, whole.waiting, whole.problems) == (3, 0, 3, ())
     await rollup.roll_due(w.ctx)
     whole = await shared_ledger.verify(w.ctx)
-    assert (whole.sealed, whole.waiting, whole.problems, len(whole.head)) == (3, 0, (), 64)
+    assert (whole.hashed, whole.waiting, whole.problems, len(whole.head)) == (3, 0, (), 64)
     async with w.ctx.db.write() as tx:
         off = "DROP TRIGGER ledger_entries_no_update" + (" ON ledger_entries" if w.ctx.db.dialect != "sqlite" else "")
         await tx.execute(text(off))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 
 import pytest
@@ -12,13 +12,17 @@ from sqlalchemy import select
 
 from bot.api.views import session_out
 from bot.rules.access.sight import Sight
-from bot.services.checkpoints.resume import last_verified_checkpoint
+from bot.rules.jobs.facets.limits import SpotPolicy
+from bot.rules.jobs.job import JobRequest
+from bot.rules.jobs.stored import stored_job
+from bot.services.checkpoints.resume import MOST, last_verified_checkpoint, to_resume
 from bot.services.nodes.startup import plans
 from ledger.core.writes import amend
-from ledger.kernel.job import SpotPolicy
 from ledger.kernel.states import InstanceState, SessionState
 from ledger.models import Instance, ResumePoint
+from ledger.queries.jobs.resume_points import Unresumed
 from ledger.queries.views import SessionView
+from providers.gpus.constraint import GpuConstraint
 from tests.services.checkpoints.test_verification import looks_at
 from tests.support.stores import Shelf, served
 from tests.support.world import World
@@ -269,3 +273,12 @@ async def test_a_hundred_interruptions_resume_from_the_last_good_checkpoint(w: W
             assert number < 60, losses.resumed
         assert losses.resumed.total() >= 100
         assert all(losses.resumed[kind] >= 20 for kind in KINDS), losses.resumed
+
+
+def test_jobs_without_checkpoints_take_no_places_of_others() -> None:
+    job = JobRequest(GpuConstraint(), Decimal(2))
+    plain, saves = stored_job(job), stored_job(replace(job, checkpoint="s3://runs/a"))
+    waiting = [Unresumed(Instance(id=f"ins_{n:03}"), plain) for n in range(MOST + 1)]
+    waiting += [Unresumed(Instance(id=f"ins_{n:03}"), saves) for n in range(MOST + 1, 2 * MOST + 4)]
+    # The oldest are looked at first.
+    assert [one.instance.id for one in to_resume(waiting)] == [f"ins_{MOST + 1 + n:03}" for n in range(MOST)]

@@ -12,6 +12,7 @@ from typing import cast
 import pytest
 
 from bot.outbound.checkpoint_stores import Stores
+from bot.rules.jobs.stored import job_of
 from bot.services.checkpoints import hold as checkpoint_hold
 from bot.services.checkpoints import verification
 from bot.services.instances import termination
@@ -235,7 +236,7 @@ async def test_a_held_machine_is_let_go_or_extended_and_a_stale_click_changes_no
             assert (await checkpoint_hold.answer(w.ctx, said)).code == code
         assert (await w.more(request_id, seen_end_s=warned_s)).code == "stale"
         asked = await w.more(request_id, "3", seen_end_s=end_s(row))
-        assert asked.code == "asked", asked
+        assert asked.code == "extension_requested", asked
         assert (await w.decide(str(asked.data["request_id"]))).code == "approved"
         longer = await row_of(w)
         assert (end_s(longer) - end_s(row), longer.hold_s) == (3 * 3600, 5 * 3600)
@@ -244,9 +245,9 @@ async def test_a_held_machine_is_let_go_or_extended_and_a_stale_click_changes_no
         assert (await checkpoint_hold.answer(w.ctx, stale)).code == "stale"
         assert (await row_of(w)).checkpoint_step == CheckpointStep.SAVING
         again = await w.more(request_id, "1", seen_end_s=end_s(longer))
-        assert again.code == "asked", again
+        assert again.code == "extension_requested", again
         # Two hours of the run, two of the hold, and three more of it.
-        assert (await w.books()).requests[-1].job.already_hours == 7
+        assert job_of((await w.books()).requests[-1].job).already_hours == 7
         saved = AnswerCheckpointHold(row.session_id, facts(ALICE), end_s(longer), saved=True)
         reply = await checkpoint_hold.answer(w.ctx, saved)
         assert reply.code == "released", reply

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from bot.services.instances import launch
-from ledger.kernel.job import GpuConstraint
 from ledger.kernel.states import InstanceState, RequestState
 from providers.completeness import AnswerPart
 from providers.contract import Offer, Provider
+from providers.gpus.constraint import GpuConstraint
 from tests.support.world import BOB, CAROL, World
 
 DEAR = {"hours": Decimal(12), "gpu": GpuConstraint(("RTX4090",), 1, 1)}

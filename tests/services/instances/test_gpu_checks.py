@@ -17,6 +17,7 @@ from bot.outbound.ssh_login import Followed, Ran, SshLogin
 from bot.rules.access.sight import Sight
 from bot.rules.instances.checked_gpus import checked_gpus
 from bot.rules.instances.power import PowerAction
+from bot.rules.jobs.stored import job_of
 from bot.services.instances import gpu_checks, power
 from bot.services.nodes.login_keys import public_line
 from bot.services.runtime.commands import Switch
@@ -263,9 +264,9 @@ async def test_what_a_host_showed_is_a_reason_of_its_later_offers_and_not_of_the
     (known,) = [one for one in later.options if one.offer["machine_id"] == row.machine_id]
     assert "reliability (1 of 1 session on this host failed)." in known.why
     assert all("on this host" not in one.why for one in later.options if one is not known)
-    answer = await w.ctx.catalog.market(later.request.job, 50)
+    answer = await w.ctx.catalog.market(job_of(later.request.job), 50)
     assert [one.machine_id for one in answer.offers if one.own is not None] == [row.machine_id]
-    listing = await w.ctx.catalog.inventory(later.request.job, w.ctx.policy)
+    listing = await w.ctx.catalog.inventory(job_of(later.request.job), w.ctx.policy)
     assert row.machine_id in {one.machine_id for one in listing.market.offers}
     assert not any(one.own for one in listing.market.offers)
 

@@ -9,8 +9,8 @@ import pytest
 
 from bot.api.views import session_out
 from bot.rules.access.sight import Sight
+from bot.rules.jobs.facets.limits import SpotPolicy
 from bot.slack.blocks import listing
-from ledger.kernel.job import SpotPolicy
 from ledger.kernel.states import InstanceState, SessionState
 from ledger.models import Instance, Notification
 from tests.support.agents import agent, listening, pass_time

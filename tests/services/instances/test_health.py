@@ -7,10 +7,10 @@ from decimal import Decimal
 
 import pytest
 
+from bot.rules.jobs.facets.limits import SpotPolicy
 from bot.services.instances import gpu_checks, launch, reconcile, termination
 from bot.services.outbox import dispatch
 from ledger.core.writes import amend
-from ledger.kernel.job import SpotPolicy
 from ledger.kernel.states import InstanceState, NotificationState, OrphanState, RequestState, SessionState
 from ledger.models import Instance, Notification, Session
 from providers.sandbox.vast.account import Contract

@@ -233,7 +233,7 @@ async def test_more_time_is_approved_and_paid_for_all_machines(w: World) -> None
     before = session.deadline
     assert before is not None
     asked = await w.more(request_id, "1")
-    assert asked.code == "asked", asked
+    assert asked.code == "extension_requested", asked
     more = str(asked.data["request_id"])
     (option,) = (await w.view(more)).options
     assert option.price_usd_h == sum(row.price_usd_h for row in rows)

@@ -49,7 +49,7 @@ def stoppable(w: World) -> str:
 
 async def stopped(w: World) -> str:
     request_id = await w.running(candidates=(stoppable(w),))
-    assert (await order(w, request_id, PowerAction.STOP)).code == "ordered"
+    assert (await order(w, request_id, PowerAction.STOP)).code == "power_action"
     await w.run(60, 20)
     session, instance = await now(w)
     assert (session.state, instance.state) == (SessionState.STOPPED, InstanceState.STOPPED)
@@ -72,7 +72,7 @@ async def test_3300_a_start_takes_a_grant_that_adds_nothing_and_is_ready_when_it
     request_id = await stopped(w)
     deadline = (await now(w))[0].deadline
     first = await order(w, request_id, PowerAction.START, key="rest:1")
-    assert first.code == "ordered"
+    assert first.code == "power_action"
     assert (await order(w, request_id, PowerAction.START)).code == "under_way"
     await w.run(120, 20)
     # The process ended before it answered: the same call is answered, and what its owner stopped since stays stopped.
@@ -91,7 +91,7 @@ async def test_3300_a_start_takes_a_grant_that_adds_nothing_and_is_ready_when_it
     assert [ports.split(":")[-1].rstrip(".") for ports in moved] == [str(instance.ssh_port)]
     (again,) = [one for one in books.notifications if one.kind == "session.ready" and "/" in one.subject]
     assert (again.body, again.destination) == ({"changed": True}, ALICE.id)
-    assert (await order(w, request_id, PowerAction.STOP)).code == "ordered"
+    assert (await order(w, request_id, PowerAction.STOP)).code == "power_action"
     await w.run(60, 20)
     assert (await order(w, request_id, PowerAction.START, key="rest:1")) == first
     session, instance = await now(w)
@@ -148,7 +148,7 @@ async def test_a_gpu_that_is_taken_leaves_the_disk_and_tells_the_owner(w: World)
     assert (session.state, instance.state, instance.wanted) == (SessionState.STOPPED, InstanceState.STOPPED, None)
     assert "reply" in w.board.kinds(instance.id)
     assert [g.state for g in (await w.books()).grants if g.kind == "start"] == [GrantState.VOID]
-    assert (await order(w, request_id, PowerAction.START)).code == "ordered"  # It can be tried again.
+    assert (await order(w, request_id, PowerAction.START)).code == "power_action"  # It can be tried again.
 
 
 async def test_a_cloud_that_does_not_answer_is_asked_again_and_operators_are_told_once(w: World) -> None:
@@ -185,7 +185,7 @@ async def test_a_machine_that_was_started_elsewhere_is_booked_as_running_again(w
 
 async def test_a_restart_is_one_call_and_ends_nothing(w: World) -> None:
     request_id = await w.running(candidates=(stoppable(w),))
-    assert (await order(w, request_id, PowerAction.RESTART)).code == "ordered"
+    assert (await order(w, request_id, PowerAction.RESTART)).code == "power_action"
     await w.run(60, 20)
     session, instance = await now(w)
     assert (session.state, instance.wanted) == (SessionState.RUNNING, None)
@@ -198,7 +198,7 @@ async def test_who_may_not_and_what_cannot(w: World) -> None:
     waiting = str((await w.ask()).data["request_id"])
     assert (await order(w, waiting, PowerAction.STOP)).code == "no_session"
     cloud, providers = (await now(w))[1].cloud, w.ctx.providers
-    assert (await order(w, request_id, PowerAction.STOP)).code == "ordered"
+    assert (await order(w, request_id, PowerAction.STOP)).code == "power_action"
     w.use({name: one for name, one in providers.items() if name != cloud})
     await w.settle()
     assert (await now(w))[1].wanted is None  # Nobody can ask; the owner was told.
@@ -277,11 +277,11 @@ async def test_a_look_that_answers_late_starts_nothing_and_a_stop_replaces_a_sta
     await reconcile.observe(w.ctx, cloud)
     session, instance = await now(w)
     assert (session.state, instance.state, instance.status) == (SessionState.STOPPED, InstanceState.STOPPED, "stopped")
-    assert (await order(w, request_id, PowerAction.START)).code == "ordered"
+    assert (await order(w, request_id, PowerAction.START)).code == "power_action"
     late.held = before
     await reconcile.observe(w.ctx, cloud)
     assert (await now(w))[1].state is InstanceState.STOPPED
-    assert (await order(w, request_id, PowerAction.STOP)).code == "ordered"
+    assert (await order(w, request_id, PowerAction.STOP)).code == "power_action"
     assert [g.state for g in (await w.books()).grants if g.kind == "start"] == [GrantState.VOID]
     await w.run(20, 20)
     session, instance = await now(w)
@@ -292,7 +292,7 @@ async def test_a_stop_that_follows_a_start_which_the_cloud_took_stops_it_again(w
     request_id = await stopped(w)
     await order(w, request_id, PowerAction.START)
     await power.switch_due(w.ctx)
-    assert (await order(w, request_id, PowerAction.STOP)).code == "ordered"
+    assert (await order(w, request_id, PowerAction.STOP)).code == "power_action"
     w.clock.advance(5)
     await reconcile.observe(w.ctx, (await now(w))[1].cloud)
     session, instance = await now(w)
@@ -311,7 +311,7 @@ async def test_a_stop_waits_for_the_start_that_is_still_under_way(w: World) -> N
     claimed_until = w.clock.now() + timedelta(seconds=60)
     async with w.ctx.db.write() as tx:  # As while the start is repeated, because its first answer was lost.
         await amend(tx, Instance, row.id, claim_token="start", claim_until=claimed_until)
-    assert (await order(w, request_id, PowerAction.STOP)).code == "ordered"
+    assert (await order(w, request_id, PowerAction.STOP)).code == "power_action"
     w.clock.advance(5)
     await reconcile.observe(w.ctx, row.cloud)
     row = (await now(w))[1]
@@ -330,9 +330,9 @@ async def test_what_runs_again_without_having_been_seen_to_start_can_be_stopped(
         row = (await now(w))[1]
         await move(tx, Instance, row.id, InstanceState.LIVE, at=w.clock.now(), actor=SYSTEM)
         await amend(tx, Instance, row.id, reachable_at=None)
-    assert (await order(w, request_id, PowerAction.START)).code == "ordered"
+    assert (await order(w, request_id, PowerAction.START)).code == "power_action"
     await w.run(120, 20)
     session, instance = await now(w)
     assert (session.state, instance.state, instance.wanted) == (SessionState.RUNNING, InstanceState.LIVE, None)
     assert [g.state for g in (await w.books()).grants if g.kind == "start"] == [GrantState.USED]
-    assert (await order(w, request_id, PowerAction.STOP)).code == "ordered"
+    assert (await order(w, request_id, PowerAction.STOP)).code == "power_action"

@@ -7,9 +7,9 @@ from typing import cast
 
 import pytest
 
+from bot.rules.jobs.facets.limits import SpotPolicy
 from bot.services.approvals import decisions
 from bot.services.runtime.commands import Decide
-from ledger.kernel.job import SpotPolicy
 from ledger.kernel.states import GrantState, InstanceState, RequestState, SessionState
 from tests.support.proxy_provider import Noting, noting
 from tests.support.world import BOB, CAROL, World, facts

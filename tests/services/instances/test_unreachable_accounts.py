@@ -105,7 +105,7 @@ async def test_what_still_reports_is_not_closed_although_no_key_can_see_it(w: Wo
         vast = w.ctx.providers["vast"]
         w.use({**w.ctx.providers, "vast": cast("Provider", Empty(vast))})
         reply = await write_off(w.ctx, [row.id], ADA, WHY)
-        assert (reply.code, f"{w.clock.now():%H:%M}" in reply.sentence) == ("still_heard", True)
+        assert (reply.code, f"{w.clock.now():%H:%M}" in reply.sentence) == ("still_reports", True)
         agent(w).silent = True
         w.clock.advance(3600)
         await vast.terminate(str(row.ref))

@@ -12,12 +12,14 @@ from typing import cast
 
 import pytest
 
+from bot.rules.jobs.facets.limits import SpotPolicy
+from bot.rules.jobs.job import JobRequest
 from bot.services.market.answers import refusals
 from bot.services.market.catalog import Catalog, MarketAnswer
 from bot.services.market.reads import FRESH_S, STRETCHED_S
-from ledger.kernel.job import GpuConstraint, JobRequest, SpotPolicy
 from providers.capabilities import Capabilities
 from providers.contract import Provider
+from providers.gpus.constraint import GpuConstraint
 from providers.registry import REGISTRY
 from tests.support.proxy_provider import InFront
 from tests.support.world import World

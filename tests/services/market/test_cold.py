@@ -13,6 +13,9 @@ from typing import Any, cast
 import pytest
 
 from bot.rules.approvals.decision import Decision
+from bot.rules.jobs.facets.limits import SpotPolicy
+from bot.rules.jobs.job import JobRequest
+from bot.rules.jobs.stored import job_of
 from bot.rules.market.ranking import rank
 from bot.services.approvals import by_offer
 from bot.services.approvals.by_offer import Named
@@ -25,11 +28,11 @@ from bot.slack.blocks.elements import Message
 from bot.slack.blocks.request import request_message
 from bot.slack.blocks.request_details import request_details
 from ledger.engine.db import Database
-from ledger.kernel.job import GpuConstraint, JobRequest, SpotPolicy
 from ledger.kernel.states import RequestState
 from providers.completeness import AnswerPart, Completeness, Extent, Rest
 from providers.contract import Offer, Provider
 from providers.errors import Unavailable
+from providers.gpus.constraint import GpuConstraint
 from providers.rate_limits import LocalPacer
 from providers.sandbox.clock import SandboxTiming
 from tests.support.clock import SteppedClock
@@ -172,7 +175,7 @@ async def test_a_part_of_the_market_is_never_cheapest_nor_approved(w: World) -> 
     assert view.request.state is RequestState.APPROVED
     assert view.request.looking is None
     assert "best cost-efficiency" in view.options[0].marks
-    assert view.options[0].offer_id == first_of(w, view.request.job, await whole(w, view.request.job))
+    assert view.options[0].offer_id == first_of(w, job_of(view.request.job), await whole(w, job_of(view.request.job)))
 
 
 async def test_a_described_run_gets_its_hours_from_the_whole_market(w: World) -> None:
@@ -183,8 +186,8 @@ async def test_a_described_run_gets_its_hours_from_the_whole_market(w: World) ->
     await w.settle()
     view = await w.view(str(reply.data["request_id"]))
     assert view.request.state is RequestState.PENDING
-    assert view.request.job.hours != 1
-    assert Decimal(str(view.options[0].estimate["worst_hours"])) <= view.request.job.hours
+    assert job_of(view.request.job).hours != 1
+    assert Decimal(str(view.options[0].estimate["worst_hours"])) <= job_of(view.request.job).hours
     assert "best cost-efficiency" in view.options[0].marks
 
 
@@ -311,7 +314,8 @@ async def test_the_rest_behind_an_old_copy_is_read_before_the_quote_is_final(pac
         paced.clock.advance(2)
     assert view.request.state is RequestState.PENDING
     assert "best cost-efficiency" in view.options[0].marks
-    assert view.options[0].offer_id == first_of(paced, view.request.job, await whole(paced, view.request.job))
+    job = job_of(view.request.job)
+    assert view.options[0].offer_id == first_of(paced, job, await whole(paced, job))
     assert view.options[0].offer["gpu_count"] == 8
 
 

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bot.rules.grammar.market_words import SortKey
 from bot.rules.market.listing import OfferRow, listed
 from bot.rules.market.ranking import OrderedMarket
 from bot.rules.market.scoring import Cases
+from bot.rules.market.sort_key import SortKey
 from bot.rules.policy.policy import Policy
 from bot.services.market.answers import CloudAnswer, absent, most_answered, nothing_found, silence
 from bot.services.market.catalog import MarketListing

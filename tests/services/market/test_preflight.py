@@ -9,13 +9,14 @@ from decimal import Decimal
 
 import pytest
 
+from bot.rules.jobs.job import JobRequest
 from bot.services.market.preflight import BAD_S, GOOD_S, Checks, refusal
 from bot.services.requests import quoting
 from bot.slack.blocks.request import request_message
 from bot.wiring import build_catalog
-from ledger.kernel.job import GpuConstraint, JobRequest
 from ledger.kernel.states import InstanceState, RequestState
 from providers.contract import Balance, Preflight, Provider
+from providers.gpus.constraint import GpuConstraint
 from tests.support.clock import SteppedClock
 from tests.support.stores import Shelf, served
 from tests.support.world import World

@@ -12,7 +12,7 @@ import pytest
 from bot.api.views import session_out
 from bot.rules.access.sight import Sight
 from bot.rules.nodes.job_state import JobStatus
-from bot.services.nodes.job_results import job_of
+from bot.services.nodes.job_results import job_status_of
 from ledger.engine.db import Database
 from ledger.kernel.actor import Actor
 from ledger.kernel.job_state import JobState
@@ -46,7 +46,7 @@ async def session(w: World) -> Session:
 
 async def shown(w: World) -> JobStatus:
     """The job of the only session, as every surface shows it."""
-    found = job_of(await w.session((await session(w)).id))
+    found = job_status_of(await w.session((await session(w)).id))
     assert found is not None
     return found
 
@@ -132,7 +132,7 @@ async def test_a_session_without_a_command_has_no_job(one: World) -> None:
         await pass_time(w, 300)
         await w.run(120, 30)
         view = await w.session((await session(w)).id)
-        assert (view.session.job_state, job_of(view), await results(w)) == (None, None, [])
+        assert (view.session.job_state, job_status_of(view), await results(w)) == (None, None, [])
         assert session_out(w.ctx, view, w.clock.now(), Sight.OWN).job is None
 
 

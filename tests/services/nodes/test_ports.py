@@ -11,6 +11,7 @@ from bot.api.views import session_out
 from bot.cli.terminal.views import session_details
 from bot.rules.access.sight import Sight
 from bot.rules.checkpoints.verification import NOTHING_PROTECTS
+from bot.rules.jobs.stored import job_of, stored_job
 from bot.slack.blocks.job import details
 from bot.slack.blocks.session import session_ready_and_ended
 from tests.support.world import World
@@ -38,10 +39,10 @@ async def test_each_cloud_opens_what_was_asked_for_or_a_tunnel_does(
     http, tcp = out.ssh.ports
     ready = session_ready_and_ended.ready(view, "/gpu").text
     assert NOTHING_PROTECTS in ready
-    view.request.job = replace(view.request.job, checkpoint="hf://org/model")
+    view.request.job = stored_job(replace(job_of(view.request.job), checkpoint="hf://org/model"))
     assert NOTHING_PROTECTS not in session_ready_and_ended.ready(view, "/gpu").text
     printed = "\n".join(session_details(out).sentences)
-    assert "ports 8888/http, 6006/tcp" in details(view.request.job)
+    assert "ports 8888/http, 6006/tcp" in details(job_of(view.request.job))
     if page is None or plain is None:
         by = f"gpu-shopper open {request_id[-6:]} 8888"
         assert (http.address, tcp.address, row.ports) == (None, None, None)

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from bot.services.nodes.job_results import job_of
+from bot.services.nodes.job_results import job_status_of
 from bot.services.sessions import idle_termination
-from bot.services.sessions.queue_results import queue_results
+from bot.services.sessions.queue_overview import queue_results
 from ledger.kernel.end_reason import EndReason
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.job_state import JobState
@@ -22,7 +22,7 @@ from ledger.kernel.states import InstanceState, SessionState
 from ledger.models import CommandResult, Instance, Session
 from ledger.queries.jobs.command_results import results_of
 from providers.sandbox.agents import SandboxAgent
-from tests.services.migrations.mortal import Killed, Processes
+from tests.services.relocation.mortal import Killed, Processes
 from tests.support.agents import listening
 from tests.support.world import World
 
@@ -122,7 +122,7 @@ class Ablation:
 
     async def line(self) -> str:
         """What people read of the job."""
-        job = job_of(await self.w.session((await self.session()).id))
+        job = job_status_of(await self.w.session((await self.session()).id))
         assert job is not None
         return job.line
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from decimal import Decimal
 
+from bot.rules.jobs.facets.limits import SpotPolicy
+from bot.rules.jobs.job import JobRequest
 from bot.rules.plans.comparison import ComparisonQuestion, PricedGpu
 from bot.rules.policy.policy import Policy
 from bot.services.plans import planner
-from ledger.kernel.job import GpuConstraint, JobRequest, SpotPolicy
 from providers.contract import Offer
+from providers.gpus.constraint import GpuConstraint
 from tests.support.world import World
 
 HOUR = ComparisonQuestion(Decimal(1))

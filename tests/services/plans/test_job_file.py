@@ -10,11 +10,11 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
-from bot.rules.grammar.job_document import JobDocument
 from bot.rules.grammar.parser import GrammarError, parse
+from bot.rules.jobs.document import JobDocument
+from bot.rules.jobs.job import JobRequest
 from bot.rules.policy.policy import Policy
 from bot.services.plans.job_file import BadJob, completed, read_job
-from ledger.kernel.job import JobRequest
 
 POLICY = Policy()
 

@@ -6,7 +6,8 @@ from decimal import Decimal
 
 import pytest
 
-from bot.rules.grammar.run_words import workload
+from bot.rules.jobs.facets.work import workload
+from bot.rules.jobs.job import JobRequest
 from bot.rules.market.ranking import RankedOption
 from bot.rules.sizing.run_time import run_time
 from bot.services.plans import planner
@@ -14,7 +15,7 @@ from bot.services.plans.run_history import measured_runs, record_run, record_ses
 from bot.services.plans.session_times import reader
 from bot.services.runtime.commands import Reply
 from ledger.kernel.actor import Actor, ActorKind
-from ledger.kernel.job import GpuConstraint, JobRequest
+from providers.gpus.constraint import GpuConstraint
 from tests.support.world import World
 
 WORK = ("model=1B", "tokens=30M", "seq=2048", "batch=64")

@@ -10,7 +10,7 @@ from decimal import Decimal
 import pytest
 
 from bot.agent.settings import read
-from bot.rules.grammar.run_words import workload
+from bot.rules.jobs.facets.work import workload
 from bot.rules.sizing.throughput import tokens_per_s
 from bot.services.nodes.checkins import Checkins
 from bot.services.plans.run_history import measured_runs, record_session
@@ -18,7 +18,7 @@ from bot.services.plans.run_recorder import FIRST, RunRecorder
 from bot.wire.checkin import Checkin, CheckinAnswer
 from ledger.engine.db import Database
 from ledger.kernel.actor import SYSTEM, Actor, ActorKind
-from ledger.kernel.job import GpuConstraint
+from providers.gpus.constraint import GpuConstraint
 from providers.gpus.table import GPUS
 from tests.support.clock import SteppedClock
 from tests.support.world import World, checked_world

@@ -8,11 +8,12 @@ from decimal import Decimal
 
 import pytest
 
+from bot.rules.jobs.job import JobRequest
 from bot.rules.sizing.start_times import NO_TIMES, Losses
 from bot.services.plans import planner
 from bot.services.plans.session_times import REMEMBERED, session_times
-from ledger.kernel.job import GpuConstraint, JobRequest
 from ledger.models import Node
+from providers.gpus.constraint import GpuConstraint
 from tests.support.world import World
 
 #: Nobody listens there, so no agent of the sandbox reports.

@@ -7,11 +7,13 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
+from bot.rules.jobs.job import JobRequest
+from bot.rules.jobs.stored import job_of
 from bot.services.market.catalog import Catalog
 from bot.services.plans import planner
 from bot.services.requests import submit
 from bot.services.runtime.commands import Provision
-from ledger.kernel.job import GpuConstraint, JobRequest
+from providers.gpus.constraint import GpuConstraint
 from tests.support.world import ALICE, World
 
 CONFIG = {
@@ -61,7 +63,7 @@ async def test_a_request_keeps_the_shape_and_a_model_that_nobody_knows_is_asked_
     reply = await submit.provision(w.ctx, Provision("key-1", ALICE, "CGPU", JOB))
     assert reply.ok, reply.sentence
     request = (await w.books()).requests[0]
-    assert "kv-heads=8" in request.job.work
+    assert "kv-heads=8" in job_of(request.job).work
     lost = replace(JOB, work=("model=org/else", *WORK[1:]))
     found = await planner.plan(w.ctx.catalog, w.ctx.clock, lost, w.ctx.policy)
     assert found.unknown[0].startswith("The size of org/else is not known here; write model=7B")

@@ -70,7 +70,10 @@ class Team:
 
     async def _extend(self) -> None:
         request_id = await self._session()
-        if request_id is None or (await self.w.more(request_id, self.random.choice(("1", "2")), BOB)).code != "asked":
+        if (
+            request_id is None
+            or (await self.w.more(request_id, self.random.choice(("1", "2")), BOB)).code != "extension_requested"
+        ):
             return
         await self.w.settle()
         books = await self.w.books()

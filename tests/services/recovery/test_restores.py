@@ -7,11 +7,11 @@ from decimal import Decimal
 
 import pytest
 
+from bot.rules.jobs.facets.limits import SpotPolicy
 from bot.services.instances.adoption import Adopt, adopt_orphan
 from bot.services.runtime import ends_copy
 from ledger.kernel.end_reason import EndReason
 from ledger.kernel.event_kind import EventKind
-from ledger.kernel.job import SpotPolicy
 from ledger.kernel.states import InstanceState, OrphanState, RequestState, SessionState
 from tests.services.recovery.restoring import ADA, Copies, Service, lose_records, restarted
 from tests.support.world import ALICE, BOB, CHANNEL, World, facts
@@ -22,7 +22,7 @@ HOUR_S = 3600.0
 async def extended(running: Service, request_id: str, hours: str) -> datetime:
     """Somebody extends a session, and an approver approves that; returns the end."""
     w = running.w
-    assert (await w.more(request_id, hours)).code == "asked"
+    assert (await w.more(request_id, hours)).code == "extension_requested"
     await running.run(15)
     asked = next(one for one in (await w.books()).requests if one.parent_id == request_id)
     assert (await w.decide(asked.id)).code == "approved"
@@ -146,7 +146,7 @@ async def test_an_end_that_is_shortened_beside_an_older_ledger_stays_short(
     if is_extended:
         until = await extended(running, request_id, "2")
     else:
-        assert (await w.more(request_id, "2")).code == "asked"
+        assert (await w.more(request_id, "2")).code == "extension_requested"
     await running.run(15)
     async with restarted(running, copy) as later:
         await later.run(60, 20)

@@ -7,6 +7,7 @@ from decimal import Decimal
 
 from sqlalchemy import update
 
+from bot.rules.jobs.stored import job_of
 from bot.services.access import job_secrets
 from bot.services.access.job_secrets import StoreSecret
 from bot.services.requests.again import Again, again
@@ -32,7 +33,7 @@ async def test_the_newest_of_ones_own_is_repeated(w: World) -> None:
     assert reply.ok
     assert reply.sentence.startswith(f"Again as {str(first.data['request_id'])[-6:]}. Request ")
     view = await w.view(str(reply.data["request_id"]))
-    assert (view.request.job.hours, view.request.job.reason, view.request.state) == (
+    assert (job_of(view.request.job).hours, job_of(view.request.job).reason, view.request.state) == (
         Decimal(3),
         "fine-tune",
         RequestState.QUOTING,

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from bot.rules.jobs.job import JobRequest
+from bot.rules.jobs.stored import job_of
 from bot.rules.policy.consumers import ConsumerPolicy
 from bot.services.market.catalog import Catalog
 from bot.services.market.document import market_page
@@ -19,11 +21,11 @@ from bot.services.plans import planner
 from bot.services.requests import quoting
 from ledger.core.claims import claim
 from ledger.kernel.actor import Actor, ActorKind
-from ledger.kernel.job import GpuConstraint, JobRequest
 from ledger.kernel.states import RequestState
 from ledger.models import Request
 from ledger.queries.views import RequestView
 from providers.completeness import Extent
+from providers.gpus.constraint import GpuConstraint
 from providers.registry import REGISTRY
 from tests.support.matrix import clouds_with, on_clouds
 from tests.support.stores import Shelf, served
@@ -125,11 +127,11 @@ async def test_while_most_of_the_market_is_unknown_no_change_of_the_request_is_a
     lead = "3 of 5 clouds did not answer: runpod, lambda and tensordock. Try again. No offer that was read fits."
     assert view.request.outcome.startswith(lead)
     assert "With price=" not in view.request.outcome
-    planned = await planner.plan(w.ctx.catalog, w.clock, view.request.job, w.ctx.policy)
+    planned = await planner.plan(w.ctx.catalog, w.clock, job_of(view.request.job), w.ctx.policy)
     assert (planned.relaxations, planned.nothing) == ((), lead)
-    listing = await w.ctx.catalog.inventory(view.request.job, w.ctx.policy)
+    listing = await w.ctx.catalog.inventory(job_of(view.request.job), w.ctx.policy)
     assert (listing.advice, market_page(listing).summary) == ((), lead)
-    assert await w.ctx.catalog.openings(view.request.job, w.ctx.policy), "vast alone has offers"
+    assert await w.ctx.catalog.openings(job_of(view.request.job), w.ctx.policy), "vast alone has offers"
 
 
 @pytest.fixture

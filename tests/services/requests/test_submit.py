@@ -9,14 +9,16 @@ from typing import Any
 
 import pytest
 
+from bot.rules.jobs.job import JobRequest
+from bot.rules.jobs.stored import job_of
 from bot.services.access import job_secrets
 from bot.services.access.job_secrets import StoreSecret
 from bot.services.requests import submit
 from bot.services.runtime.commands import Provision
 from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.ids import short_id
-from ledger.kernel.job import GpuConstraint, JobRequest
 from ledger.kernel.states import RequestState
+from providers.gpus.constraint import GpuConstraint
 from tests.support.world import ALICE, BOB, CHANNEL, World
 
 GPU = GpuConstraint(("RTX4090",), 1, 1)
@@ -139,7 +141,7 @@ async def test_a_request_that_waits_already_is_named_when_it_is_sent_again(w: Wo
 async def test_the_disk_is_at_least_what_the_workload_needs(w: World) -> None:
     await w.ask(workload="moe", disk_gb=10)
     await w.ask(disk_gb=200)
-    assert [row.job.disk_gb for row in (await w.books()).requests] == [64, 200]
+    assert [job_of(row.job).disk_gb for row in (await w.books()).requests] == [64, 200]
 
 
 @pytest.mark.both_databases

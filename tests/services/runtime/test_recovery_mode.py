@@ -84,7 +84,7 @@ async def test_every_door_says_with_one_sentence_why_nothing_moves_and_what_ends
     session = await w.session(view.session.id)
     document = request_out(w.ctx, view, none, Sight.ALL)
     shown = session_out(w.ctx, session, w.clock.now(), Sight.OWN)
-    assert (document.held, shown.held) == (said, said)
+    assert (document.paused, shown.paused) == (said, said)
     assert said in request_details(document).sentences
     assert said in session_details(shown).sentences
     assert said in session_list([shown, shown]).sentences
@@ -95,7 +95,7 @@ async def test_every_door_says_with_one_sentence_why_nothing_moves_and_what_ends
     await w.run(180, 30)
     over = await w.view(request_id)
     assert (await states(w, request_id))[0] is SessionState.RUNNING
-    assert request_out(w.ctx, over, none, Sight.ALL).held == ""
+    assert request_out(w.ctx, over, none, Sight.ALL).paused == ""
     assert "Recovery" not in request_message(over, w.ctx.policy).text
     assert "Recovery" not in (await w.end(request_id)).sentence
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 from datetime import timedelta
 from decimal import Decimal
 
+from bot.rules.jobs.job import JobRequest
 from bot.services.instances import launch
 from bot.services.requests import submit
 from bot.services.runtime.commands import Provision
 from bot.services.sessions import expiration
 from ledger.core.claims import wake
 from ledger.kernel.actor import Actor, ActorKind
-from ledger.kernel.job import GpuConstraint, JobRequest
 from ledger.kernel.states import SessionState
 from ledger.models import Session
+from providers.gpus.constraint import GpuConstraint
 from tests.support.world import ALICE, BOB, World
 
 

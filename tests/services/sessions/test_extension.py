@@ -46,7 +46,7 @@ async def asked(w: World, hours: str = "1") -> str:
     """A running session for whose time more was asked; the id of that question."""
     running = await w.running()
     reply = await w.more(running, hours)
-    assert reply.code == "asked", reply
+    assert reply.code == "extension_requested", reply
     return str(reply.data["request_id"])
 
 
@@ -138,7 +138,7 @@ async def test_beyond_twelve_hours_in_all_another_human_decides_and_a_reason_is_
     w.tune(approvers=(ALICE.id, BOB.id), allow_self_approval=True)
     running = await w.running(hours=Decimal(11))
     inside = await w.more(running, "1")
-    assert inside.code == "asked"
+    assert inside.code == "extension_requested"
     assert (await w.decide(str(inside.data["request_id"]), ALICE)).code == "approved"  # Twelve in all, as allowed here.
     without = await w.more(running, "2")
     assert (without.ok, without.code) == (False, "reason_needed")
@@ -159,12 +159,12 @@ async def test_what_is_inside_the_approved_time_is_kept_without_a_question(w: Wo
     approved = await end(w)
     await w.shorten(row.id, timedelta(hours=2))
     first = await w.more(running, "1", key="rest:once")
-    assert (first.code, await end(w)) == ("kept", approved - timedelta(hours=1))
+    assert (first.code, await end(w)) == ("kept_running", approved - timedelta(hours=1))
     # The same call again, after a crash before its answer: the end is moved once.
     assert (await w.more(running, "1", key="rest:once"), await end(w)) == (first, approved - timedelta(hours=1))
     seen_s = int((approved - timedelta(hours=1)).timestamp())
     kept = await w.more(running, "1", seen_end_s=seen_s, only_inside=True)
-    assert (kept.code, await end(w)) == ("kept", approved)
+    assert (kept.code, await end(w)) == ("kept_running", approved)
     stale = await w.more(running, "1", seen_end_s=seen_s, only_inside=True)
     assert (stale.code, await end(w)) == ("stale", approved)
     outside = await w.more(running, "1", only_inside=True)
@@ -190,8 +190,8 @@ async def test_one_question_at_a_time_and_one_per_message(w: World) -> None:
     running = await w.running()
     first = await w.more(running, key="click-1")
     again = await w.more(running, key="click-1")
-    assert (again.code, again.data["request_id"]) == ("asked", first.data["request_id"])
-    assert (await w.more(running, key="click-2")).code == "already_asked"
+    assert (again.code, again.data["request_id"]) == ("extension_requested", first.data["request_id"])
+    assert (await w.more(running, key="click-2")).code == "already_requested"
     assert len([row for row in (await w.books()).requests if row.kind == "extend"]) == 1
 
 

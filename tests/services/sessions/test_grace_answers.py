@@ -203,9 +203,9 @@ async def test_a_machine_that_was_set_aside_and_can_not_start_reads_as_stopped_a
     texts = [str(note.body.get("text")) for note in books.notifications if note.kind == "reply"]
     assert len([text for text in texts if "could not start" in text]) == 1
     reply = await power.switch(w.ctx, Switch(request_id, facts(ALICE), PowerAction.START))
-    assert (reply.code, "Starting." in reply.sentence) == ("ordered", True)
+    assert (reply.code, "Starting." in reply.sentence) == ("power_action", True)
     stop = await power.switch(w.ctx, Switch(request_id, facts(ALICE), PowerAction.STOP, key="stop"))
-    assert stop.code == "ordered"
+    assert stop.code == "power_action"
 
 
 async def test_an_extension_that_is_to_keep_a_disk_does_not_end_it(one: World) -> None:

@@ -164,7 +164,7 @@ async def test_an_approver_approves_the_new_rate_and_it_goes_on_inside_the_total
     assert (await row_of(w)).state is InstanceState.LIVE
     # The rate that was approved covers a start, too.
     for order, state in ((PowerAction.STOP, SessionState.STOPPED), (PowerAction.START, SessionState.RUNNING)):
-        assert (await power.switch(w.ctx, Switch(request_id, facts(ALICE), order))).code == "ordered"
+        assert (await power.switch(w.ctx, Switch(request_id, facts(ALICE), order))).code == "power_action"
         await w.run(60, 15)
         assert (await session_of(w)).state is state
     started = (await w.books()).grants[-1]
@@ -216,7 +216,7 @@ async def test_a_verified_checkpoint_stops_it_until_the_rate_is_approved(
         await w.run(60, 15)
         assert ((await session_of(w)).state, len(w.alive())) == (SessionState.STOPPED, 1)
         start = Switch(request_id, facts(ALICE), PowerAction.START)
-        assert (await power.switch(w.ctx, start)).code == "drift_unconfirmed"
+        assert (await power.switch(w.ctx, start)).code == "overspend_unconfirmed"
         assert (await w.decide(one.id, BOB)).code == "approved"
         await w.run(90, 15)
         assert (await session_of(w)).state is SessionState.RUNNING
@@ -265,7 +265,7 @@ async def test_the_owner_stops_it_without_a_checkpoint_and_the_approval_starts_i
     await overspend.overspend_due(w.ctx)
     assert (await row_of(w)).wanted is None  # Nothing says that its data is anywhere else.
     w.clock.advance(1)
-    assert (await power.switch(w.ctx, Switch(request_id, facts(ALICE), PowerAction.STOP))).code == "ordered"
+    assert (await power.switch(w.ctx, Switch(request_id, facts(ALICE), PowerAction.STOP))).code == "power_action"
     await w.run(60, 15)
     assert (await session_of(w)).state is SessionState.STOPPED
     assert (await w.decide(one.id, BOB)).code == "approved"
@@ -279,11 +279,11 @@ async def test_a_stopped_machine_above_the_approved_rate_starts_only_when_that_i
     assert row.ref is not None
     w.clouds["vast"].disturb(row.ref, DEARER)
     await reconcile.observe(w.ctx, "vast")
-    assert (await power.switch(w.ctx, Switch(request_id, facts(ALICE), PowerAction.STOP))).code == "ordered"
+    assert (await power.switch(w.ctx, Switch(request_id, facts(ALICE), PowerAction.STOP))).code == "power_action"
     await w.run(60, 15)
     start = Switch(request_id, facts(ALICE), PowerAction.START)
     refused = await power.switch(w.ctx, start)
-    assert (refused.code, "above the approved" in refused.sentence) == ("drift_unconfirmed", True)
+    assert (refused.code, "above the approved" in refused.sentence) == ("overspend_unconfirmed", True)
     assert await overspend.overspend_due(w.ctx) == 1
     assert await overspend.overspend_due(w.ctx) == 0
     (one,) = await asked(w)
@@ -292,7 +292,7 @@ async def test_a_stopped_machine_above_the_approved_rate_starts_only_when_that_i
     await w.run(60, 15)
     # Its owner stopped it before anybody asked, so nobody else starts it.
     assert (await session_of(w)).state is SessionState.STOPPED
-    assert (await power.switch(w.ctx, start)).code == "ordered"
+    assert (await power.switch(w.ctx, start)).code == "power_action"
     await w.run(60, 15)
     assert (await session_of(w)).state is SessionState.RUNNING
 

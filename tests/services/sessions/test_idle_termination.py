@@ -140,7 +140,9 @@ async def test_idling_ends_training_after_half_an_hour_and_keep_gives_it_one_mor
         assert (
             await idle_termination.keep_running(w.ctx, KeepRunning("nobody", facts(ALICE), mark))
         ).code == "unknown_id"
-        assert (await idle_termination.keep_running(w.ctx, KeepRunning(request_id, facts(BOB), mark))).code == "kept"
+        assert (
+            await idle_termination.keep_running(w.ctx, KeepRunning(request_id, facts(BOB), mark))
+        ).code == "kept_running"
         assert (await idle_termination.keep_running(w.ctx, KeepRunning(request_id, facts(ALICE), mark))).code == "stale"
         await pass_time(w, 3500)
         row = await session(w)

@@ -97,7 +97,7 @@ async def test_what_nobody_confirms_is_stopped_cannot_be_started_and_goes_on_whe
     await w.run(30, 15)
     assert await session_state(w) is SessionState.STOPPED
     start = await power.switch(w.ctx, Switch(request_id, facts(ALICE), PowerAction.START))
-    assert start.code == "drift_unconfirmed"
+    assert start.code == "overspend_unconfirmed"
     w.board.down = False
     assert (await w.decide(one.id, BOB)).code == "approved"
     await w.run(60, 15)
@@ -225,7 +225,7 @@ async def test_extensions_and_machines_before_count_in_what_was_approved_and_spe
     async with checked_world(sqlite_db, clock) as w:
         request_id = await w.running(candidates=("vast",))
         more = await w.more(request_id, "2")
-        assert more.code == "asked"
+        assert more.code == "extension_requested"
         await w.decide(str(more.data["request_id"]), BOB)
         async with w.ctx.db.read() as tx:
             (one,) = await running(tx, await running_ids(tx))

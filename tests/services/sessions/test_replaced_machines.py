@@ -6,14 +6,14 @@ from decimal import Decimal
 
 import pytest
 
-from bot.rules.migrations.resume import beside_name
+from bot.rules.relocation.resume import beside_name
 from bot.services.checkpoints import resume
 from bot.services.nodes.startup import plans
 from bot.services.runtime.commands import AnswerGrace
 from bot.services.sessions import grace_answers
 from ledger.kernel.ids import short_id
 from ledger.kernel.steps.grace import GraceChoice
-from tests.services.migrations.run import PLACE, SOURCE, Run, running
+from tests.services.relocation.run import PLACE, SOURCE, Run, running
 from tests.support.world import ALICE, World, facts
 
 

@@ -111,7 +111,7 @@ async def test_a_disk_that_the_gate_keeps_is_announced_before_it_is_deleted_and_
         await w.settle()
         assert told(w, row, hold.DISK) == [ALICE.id]
         asked = await w.more(request_id, "48", reason="the upload comes on Monday")
-        assert asked.code == "asked", asked
+        assert asked.code == "extension_requested", asked
         assert (await w.decide(str(asked.data["request_id"]))).code == "approved"
         (longer,) = await kept(w)
         assert longer.until == disk.until + timedelta(hours=48)

@@ -218,7 +218,7 @@ async def test_the_part_of_an_hour_that_a_retained_disk_costs_stays_with_its_own
     for who in (ALICE, DAVE):
         await key_of(w, who)
     request_id = await w.running(candidates=("vast",), hours=Decimal(6))
-    assert (await power.switch(w.ctx, Switch(request_id, facts(ALICE), PowerAction.STOP))).code == "ordered"
+    assert (await power.switch(w.ctx, Switch(request_id, facts(ALICE), PowerAction.STOP))).code == "power_action"
     await w.run(3600 + 1200, 300)
     own = await session(w)
     due = costs_now(w, await w.session(own.id))
@@ -273,7 +273,7 @@ async def test_it_is_refused_where_nobody_has_approved_it_for_the_new_owner(w: W
     assert (other.code, "It has none from" in other.sentence) == ("transfer_not_approved", True)
     w.tune(approvers=("UBOB", "UCAROL"))
     assert (await offer(w, request_id, to=ALICE)).code == "bad_transfer"
-    assert (await w.more(request_id, "3")).code == "asked"
+    assert (await w.more(request_id, "3")).code == "extension_requested"
     waiting = await offer(w, request_id)
     assert (waiting.code, "waits for approval" in waiting.sentence) == ("bad_transfer", True)
     assert (await offer(w, "zzzzzz")).code == "unknown_id"

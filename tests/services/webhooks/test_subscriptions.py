@@ -22,13 +22,15 @@ from bot.services.runtime.commands import Reply
 from bot.services.runtime.event_order import number_all
 from bot.services.webhooks import delivery, subscriptions
 from bot.services.webhooks.subscriptions import NewWebhook
+from ledger.core import record
 from ledger.engine.db import Database
 from ledger.kernel.actor import Actor, ActorKind
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.states import NotificationState
 from ledger.models import Webhook, WebhookDelivery
 from tests.support.clock import SteppedClock
 from tests.support.serving import serving
-from tests.support.world import ALICE, BOB, CAROL, World, checked_world
+from tests.support.world import ALICE, BOB, CAROL, World, checked_world, world
 
 ATLAS = Actor(ActorKind.CONSUMER, "atlas")
 HERMES = Actor(ActorKind.CONSUMER, "hermes")
@@ -285,6 +287,36 @@ async def test_a_webhook_that_nobody_can_sign_for_keeps_no_other_back(sqlite_db:
         assert (kept.state, kept.tries) == (NotificationState.PENDING, 1)
         assert kept.due_at is not None
         assert kept.due_at > w.clock.now()
+
+
+async def test_a_consumer_of_a_name_of_before_gets_it_beside_the_name_of_now(
+    sqlite_db: Database, clock: SteppedClock
+) -> None:
+    """Also one whose subscription was stored before its topic had another name; each event is one message."""
+    async with world(sqlite_db, clock) as w, told(w) as before, told(w) as now:
+        old_id = await hook(w, before, ROOT, "drift", "budget")
+        await hook(w, now, ROOT, "instance", "budget")
+        async with w.ctx.db.write() as tx:
+            (await tx.get_one(Webhook, old_id)).topics = ["budget", "drift"]
+        at, subject = w.clock.now(), "ins_0000000000000000"
+        async with w.ctx.db.write() as tx:
+            for states in (("sending", "unknown"), ("unknown", "live"), ("live", "gone"), ("terminating", "gone")):
+                record(tx, at, ADA, subject, EventKind.INSTANCE_MOVED, before=states[0], after=states[1])
+            record(tx, at, ADA, subject, EventKind.SPEND_OVER)
+        before.status = 500
+        await pump(w)
+        assert before.taken == []
+        before.status = 200
+        w.clock.advance(60)
+        await pump(w)
+        for consumer in (before, now):
+            assert sorted((one["type"], one["name"]) for one in consumer.taken) == [
+                ("drift.found_again", "instance.found_again"),
+                ("drift.lost", "instance.lost"),
+                ("drift.unclear", "instance.unknown_outcome"),
+                ("spend.drift", "spend.overspend"),
+            ]
+            assert len(set(consumer.ids)) == len(consumer.ids) == 4
 
 
 async def test_one_that_stays_away_is_switched_off_and_comes_back(sqlite_db: Database, clock: SteppedClock) -> None:

@@ -10,19 +10,22 @@ from typing import Any
 import pytest
 
 from bot.rules.access.sight import Sight
+from bot.rules.jobs import job_text
+from bot.rules.jobs.facets.limits import SpotPolicy
+from bot.rules.jobs.job import JobRequest
+from bot.rules.jobs.stored import stored_job
 from bot.rules.policy.policy import Policy
-from bot.rules.values import job_text
 from bot.services.nodes.connection import ssh_command
 from bot.slack.blocks import elements, job, progress
 from bot.slack.blocks.progress import request_result
 from bot.slack.blocks.request import CardFacts, request_message
 from bot.slack.blocks.session import session_ending, session_ready_and_ended, status
-from ledger.kernel.job import GpuConstraint, JobRequest, SpotPolicy
 from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import InstanceState, RequestState, SessionState
 from ledger.models import Approval, Instance, Request, Session
 from ledger.queries.views import RequestView, SessionView
 from providers.clouds.kaggle.adapter import CAPABILITIES as KAGGLE
+from providers.gpus.constraint import GpuConstraint
 from tests.support.clock import START
 
 JOB = JobRequest(gpu=GpuConstraint(("A100-80GB",), 4, 4), hours=Decimal(6), reason="fine-tune")
@@ -47,7 +50,7 @@ def view(state: RequestState, of: Session | None = None, *rows: Instance, **colu
         "kind": RequestKind.PROVISION,
         "quote_version": 1,
         "requester": "slack:T1/U0ALICE",
-        "job": JOB,
+        "job": stored_job(JOB),
         "reason": "fine-tune",
         "rule": "Needs 1 approval.",
         "required_approvals": 1,

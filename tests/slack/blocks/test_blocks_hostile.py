@@ -16,12 +16,13 @@ from hypothesis import strategies as st
 from bot.blockkit import validate_message, validate_view
 from bot.rules.access.sight import Sight
 from bot.rules.budgets.budget import BudgetLine, Period
-from bot.rules.grammar.market_words import SortKey
 from bot.rules.grammar.parser import GrammarError, parse
+from bot.rules.jobs.job import JobRequest
 from bot.rules.market.filters import Excluded
 from bot.rules.market.listing import OfferRows
 from bot.rules.market.ranking import OrderedMarket
 from bot.rules.market.scoring import Cases
+from bot.rules.market.sort_key import SortKey
 from bot.rules.plans.completion import FinishedJob, cost_per_success
 from bot.rules.policy.policy import Policy
 from bot.rules.values.reply_code import ReplyCode
@@ -44,7 +45,6 @@ from bot.slack.blocks.request_details import reminder, reopened_reply, request_d
 from bot.slack.blocks.session import session_ending, session_ready_and_ended
 from bot.slack.blocks.session.status import status
 from ledger.kernel.calendar_spans import after
-from ledger.kernel.job import JobRequest
 from ledger.kernel.states import InstanceState, RequestState, RollupTier, SessionState
 from ledger.models import Orphan
 from ledger.queries.spend import GROUPS

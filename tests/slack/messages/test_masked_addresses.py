@@ -11,6 +11,7 @@ from bot import logs
 from bot.outbound.egress import EgressResponse
 from bot.practice.reader import all_text
 from bot.rules.access.scopes import PLAIN, Scope
+from bot.rules.jobs.stored import job_of
 from bot.services.runtime.event_order import number_all
 from bot.services.webhooks import delivery
 from ledger.core import record
@@ -41,7 +42,7 @@ async def test_a_signature_is_shown_by_no_message_answer_webhook_or_log(stage: S
     )
     stage.w.tune(webhook_networks=("127.0.0.1/32",))
     (request,) = (await stage.w.books()).requests
-    assert (request.job.checkpoint, request.job.run) == (SIGNED, f"wget '{SIGNED}'")
+    assert (job_of(request.job).checkpoint, job_of(request.job).run) == (SIGNED, f"wget '{SIGNED}'")
     async with stage.ctx.db.write() as tx:
         record(
             tx, stage.w.clock.now(), SYSTEM, request.id, EventKind.REQUEST_MADE, reason=SIGNED, data={"at": [SIGNED]}

@@ -7,6 +7,7 @@ from sqlalchemy import update
 
 from bot.practice.model import ChatMessage
 from bot.practice.reader import all_text, buttons
+from bot.rules.jobs.stored import job_of
 from ledger.kernel.checkpoint_step import CheckpointStep
 from ledger.models import Instance
 from tests.slack.conftest import Stage
@@ -94,10 +95,10 @@ async def test_who_has_nothing_to_do_with_a_session_reads_and_repeats_its_facts_
     shown = [all_text(one) for one in (*stage.ws.ephemerals("dave"), *stage.ws.dm_messages("dave"))]
     assert not [text for text in shown if "canary" in text], shown
     repeated = (await stage.w.books()).requests[-1]
-    assert (repeated.id != request.id, repeated.job.gpu, repeated.job.hours) == (
-        True, request.job.gpu, request.job.hours
+    assert (repeated.id != request.id, job_of(repeated.job).gpu, job_of(repeated.job).hours) == (
+        True, job_of(request.job).gpu, job_of(request.job).hours
     )  # fmt: skip
-    assert (request.job.run, repeated.job.run) == ("python canary_train.py", None)
+    assert (job_of(request.job).run, job_of(repeated.job).run) == ("python canary_train.py", None)
 
 
 @pytest.mark.slow

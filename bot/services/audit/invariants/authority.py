@@ -19,6 +19,7 @@ from typing import Any
 
 from bot.rules.approvals.auto_approval import AUTO_APPROVAL_PREFIX
 from bot.rules.approvals.break_glass import BREAK_GLASS
+from bot.rules.jobs.stored import job_of
 from bot.services.audit.invariants.runs import RunPurchase, bought
 from bot.services.audit.invariants.world import Violation
 from ledger.kernel.actor import Actor
@@ -78,7 +79,7 @@ def _check(rows: _Rows, part: RunPurchase) -> Iterator[Violation]:
     if tiers and not any(_number([vote for vote in votes if _may(vote, tier)]) >= tier["approvals"] for tier in tiers):
         text = f"with it its run is in tier {tiers[-1]['name']}, and {_number(votes)} approved it"
         yield Violation(TIERS, part.grant.id, f"{text}, or somebody outside its group did")
-    is_volume = rows.requests[part.session.request_id].job.makes_volume
+    is_volume = job_of(rows.requests[part.session.request_id].job).makes_volume
     if not is_volume and part.total.hours > Decimal(limits["max_hours"]) + _ROUNDING_H:
         yield from _override(rows, part, votes)
 
@@ -130,7 +131,7 @@ def _override(rows: _Rows, part: RunPurchase, votes: list[Approval]) -> Iterator
         overrides = [
             override
             for override in rows.overrides[part.approval.request_id]
-            if override.job.hours + override.job.already_hours + _ROUNDING_H >= hours
+            if job_of(override.job).hours + job_of(override.job).already_hours + _ROUNDING_H >= hours
         ]
         votes = [vote for override in overrides for vote in _votes(rows, part, override.id, None)]
     if not any(_key(vote.approver) != owner for vote in votes):

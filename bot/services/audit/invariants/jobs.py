@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from bot.rules.nodes.job_state import has_job
+from bot.rules.jobs.stored import job_of
 from bot.services.audit.invariants.world import Violation
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.job_state import JOB_OVER
@@ -36,7 +36,7 @@ def _shared(books: Books) -> Iterator[Violation]:
 
 def _check(books: Books) -> Iterator[Violation]:
     ended = Counter(event.subject for event in books.events if event.kind == EventKind.JOB_ENDED)
-    jobs = {row.id for row in books.requests if has_job(row.job)}
+    jobs = {row.id for row in books.requests if job_of(row.job).has_command}
     for row in books.sessions:
         if row.job_state is None and row.state in ENDED_SESSION and row.request_id in jobs:
             yield Violation("an ended session's job has a result", row.id, f"it is {row.state}, and has none")

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
 
-from bot.services.audit.invariants.volumes import notices
+from bot.services.audit.invariants.volume_approvals import notices
 from bot.services.audit.invariants.world import Truth, Violation
 from ledger.kernel.end_reason import EndReason
 from ledger.kernel.entry_kind import EntryKind

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from bot.services.audit.invariants.world import Violation
 from ledger.kernel.people.transfer_state import TransferState
 from ledger.kernel.states import OPEN_INSTANCE, InstanceState
-from ledger.kernel.steps.migration_step import OVER
+from ledger.kernel.steps.relocation_step import OVER
 from ledger.models import SessionCredential
 from ledger.queries.audit import Books
 

@@ -9,6 +9,7 @@ from decimal import Decimal
 
 from bot.rules.approvals.break_glass import BREAK_GLASS
 from bot.rules.billing.metering import at_other_rates, booked_at_stops
+from bot.rules.jobs.stored import job_of
 from bot.rules.pricing.spend_limits import SetLimit, limit_in_force
 from bot.services.audit.invariants.world import KEPT, Violation
 from ledger.kernel.booked_component import BookedComponent
@@ -38,7 +39,7 @@ def _limits(books: Books) -> Iterator[Violation]:
         request, approval = requests.get(grant.request_id), approvals.get(grant.approval_id)
         if request is None or approval is None:
             continue
-        job = request.job
+        job = job_of(request.job)
         spent = sum((one.amount_usd for one in books.entries if _before(one, grant)), Decimal(0))
         held = limit_in_force(
             SetLimit(vote.quote_version, vote.limit_usd, vote.approver)

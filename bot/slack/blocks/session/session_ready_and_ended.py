@@ -9,7 +9,8 @@ from urllib.parse import quote
 from bot.rules.billing.end_times import KnownEnd
 from bot.rules.checkpoints.verification import NOTHING_PROTECTS
 from bot.rules.instances.checked_gpus import checked_gpus
-from bot.rules.values.job_text import machine
+from bot.rules.jobs.job_text import machine
+from bot.rules.jobs.stored import job_of
 from bot.rules.values.phrases import hours, rate, unreconciled, unsure_end
 from bot.services.nodes.connection import known_hosts, ssh_command
 from bot.services.nodes.ports import AskedPort, ports_of
@@ -29,8 +30,8 @@ from bot.slack.blocks.elements import (
     when,
 )
 from bot.slack.blocks.progress import ran_for
-from ledger.kernel.job import volume_of
 from ledger.kernel.states import SessionState
+from ledger.kernel.volume_name import volume_of
 from ledger.models import Instance, Session
 from ledger.queries.views import SessionView
 from providers.capabilities import Capabilities
@@ -58,7 +59,7 @@ def ready(view: SessionView, command: str, able: Capabilities | None = None, *, 
     lines += gpus(row)
     lines += other_machines(view)
     lines += port_lines(view)
-    if row.ssh_host and not view.request.job.checkpoint:
+    if row.ssh_host and not job_of(view.request.job).checkpoint:
         lines.append(NOTHING_PROTECTS)
     lines.append(f"Cost: {rate(view.price_usd_h)}")
     if session.deadline:
@@ -121,7 +122,7 @@ def ready_for_others(view: SessionView, able: Capabilities | None = None) -> Mes
 
 def port_lines(view: SessionView) -> list[str]:
     """Say where the ports that the job asked for are reached; a tunnel where the cloud opens none."""
-    ports = ports_of(view.request.job, view.instance)
+    ports = ports_of(job_of(view.request.job), view.instance)
     said = [f"Port {one.port.number}: {_address(one)}" for one in ports if one.address]
     tunnels = [one.port.number for one in ports if not one.address]
     if tunnels:

@@ -8,21 +8,22 @@ from decimal import Decimal
 from bot.rules.access.sight import Sight
 from bot.rules.billing.end_times import KnownEnd
 from bot.rules.instances.checked_gpus import checked_gpus
+from bot.rules.jobs import job_text
+from bot.rules.jobs.stored import job_of
 from bot.rules.nodes.authorized_keys import fingerprint
 from bot.rules.nodes.host_keys import confirmation
 from bot.rules.policy.policy import Policy
 from bot.rules.sessions.expiration import left, termination_policy
-from bot.rules.values import job_text
-from bot.rules.values.phrases import cloud_title, rate, retained_disk, unreconciled
+from bot.rules.values.phrases import rate, retained_disk, unreconciled
 from bot.services.nodes.connection import api_url, ssh_command
 from bot.services.nodes.host_keys import reported_key
-from bot.services.nodes.job_results import job_of
+from bot.services.nodes.job_results import job_status_of
 from bot.services.nodes.views import agent_view
 from bot.services.runtime import recovery_mode
 from bot.services.sessions import session_state
 from bot.services.sessions.lost_machine import lost_machine
 from bot.services.sessions.service import Status
-from bot.slack.blocks import migration, progress, request
+from bot.slack.blocks import progress, relocation, request
 from bot.slack.blocks.elements import Message, actions, clip, code, context, dollars, safe, section, when
 from bot.slack.blocks.session import session_ready_and_ended
 from bot.slack.blocks.session.session_ready_and_ended import details_button
@@ -32,6 +33,7 @@ from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import ENDABLE_SESSION, LIVE_SESSION, OPEN_INSTANCE, RequestState, SessionState
 from ledger.models import Session
 from ledger.queries.views import RequestView, SessionView
+from providers.cloud_names import cloud_title
 
 #: The most characters of a continuation context that a section shows.
 CONTEXT_MAX = 2_800
@@ -75,11 +77,11 @@ def status(
         lines += session_ready_and_ended.port_lines(view)
     if session.state in _LAUNCHING and not lost:
         lines += progress.lines(found.request)[-1:]
-    if (job := job_of(view)) is not None:
+    if (job := job_status_of(view)) is not None:
         lines.append(f"Job: *{job.line}*.")
     if view.resumed and sight.shows_work and not session_ready_and_ended.is_over(session):
         lines.append(safe(view.resumed, 400))
-    lines += migration.lines(found.request.migration, found.request.request.id) if sight.shows_work else []
+    lines += relocation.lines(found.request.migration, found.request.request.id) if sight.shows_work else []
     lines += _warnings(view, now, command, sight, can_end=can_end)
     block = section("\n".join(lines))
     buttons = [session_ready_and_ended.end_button(session)] if mine and session.state in ENDABLE_SESSION else []
@@ -96,7 +98,7 @@ def _before_a_session(view: RequestView, policy: Policy, facts: request.CardFact
         return Message(card.text, (*(block for block in card.blocks if block["type"] != "actions"), ids))
     if view.request.kind is RequestKind.OVERRIDE_12H:
         named = job_text.what_is_requested(
-            view.request.kind, view.request.job, view.request.parent_id, policy.max_hours
+            view.request.kind, job_of(view.request.job), view.request.parent_id, policy.max_hours
         )
         lines = [f"*{safe(named)}*, approved with it."]
     else:

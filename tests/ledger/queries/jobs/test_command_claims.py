@@ -7,6 +7,7 @@ from datetime import timedelta
 
 from sqlalchemy import select
 
+from bot.rules.jobs.stored import job_of
 from ledger.core.writes import Tx
 from ledger.engine.db import Database
 from ledger.kernel.states import GrantState, InstanceState, RequestState, SessionState
@@ -64,7 +65,7 @@ async def test_a_shared_queue_with_its_results_claims_and_machines(db: Database)
         queues = await shared_queues(tx, [session.id, other.id, bare.id])
         assert set(queues) == {session.id, other.id, bare.id}
         queue = queues[session.id]
-        assert queue.commands == ("a", "b", "c", "d")
+        assert job_of(queue.job).queue == ("a", "b", "c", "d")
         # A command whose end nobody saw counts as failed.
         assert queue.failed == {1: False, 2: True, 3: True}
         assert queue.claims == {1: [gone, live], 2: [ending]}
@@ -74,7 +75,7 @@ async def test_a_shared_queue_with_its_results_claims_and_machines(db: Database)
         assert sending not in queue.over | queue.live
         assert (queues[other.id].claims, queues[other.id].failed) == ({1: [stranger.id]}, {1: True})
         empty = queues[bare.id]
-        assert (empty.commands, empty.failed, empty.claims, empty.machines) == (("y", "z"), {}, {}, {})
+        assert (job_of(empty.job).queue, empty.failed, empty.claims, empty.machines) == (("y", "z"), {}, {}, {})
         assert (empty.over, empty.live) == (frozenset(), frozenset())
         assert await shared_queues(tx, []) == {}
 

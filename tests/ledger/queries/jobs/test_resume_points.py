@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
+from bot.rules.jobs.job import JobRequest
+from bot.rules.jobs.stored import job_of
 from ledger.core.writes import Tx
 from ledger.engine.db import Database
 from ledger.kernel.grant import GrantKind
-from ledger.kernel.job import JobRequest
 from ledger.kernel.states import OPEN_INSTANCE, GrantState, InstanceState, RequestState, SessionState
 from ledger.models import Approval, GrantRow, Instance, Request, ResumePoint, Session
 from ledger.queries.jobs.resume_points import (
-    MOST,
     PlaceBeside,
     add_resume_point,
     places_beside,
@@ -52,37 +52,26 @@ def point(of: Instance, path: str = "s3://runs/a/step-10", **values: Any) -> dic
     return {**ids, **facts, "lost_s": 1_800, "said": f"Continues from {path}.", "found_at": START} | values
 
 
-async def test_open_replacements_of_jobs_with_checkpoints_wait_for_a_resume_point(db: Database) -> None:
+async def test_open_replacements_wait_for_a_resume_point(db: Database) -> None:
     async with db.write() as tx:
         open_ones = [await replacing(tx, await lost(tx), state) for state in sorted(OPEN_INSTANCE)]
         for state in set(InstanceState) - OPEN_INSTANCE:
             await replacing(tx, await lost(tx), state)
-        await replacing(tx, await lost(tx, rows.JOB))  # Its job keeps no checkpoints.
         await rows.replacement(tx, await lost(tx))  # It is a new create: nothing was lost.
         resumed = await replacing(tx, await lost(tx))
         assert await add_resume_point(tx, **point(resumed))
     async with db.read() as tx:
         waiting = await unresumed(tx)
         assert [one.instance.id for one in waiting] == [row.id for row in open_ones]
-        assert {one.job for one in waiting} == {JOB}
+        assert {job_of(one.job) for one in waiting} == {JOB}
 
 
-async def test_jobs_without_checkpoints_take_no_places_of_others(db: Database) -> None:
+async def test_the_oldest_replacements_come_first(db: Database) -> None:
     async with db.write() as tx:
-        plain = await lost(tx, rows.JOB)
-        for n in range(2, MOST + 3):
-            await replacing(tx, plain, n=n)
-        waits = await replacing(tx, await lost(tx))
+        first = await lost(tx, rows.JOB)
+        replacements = [await replacing(tx, first, n=n) for n in range(2, 7)]
     async with db.read() as tx:
-        assert [one.instance.id for one in await unresumed(tx)] == [waits.id]
-
-
-async def test_the_oldest_replacements_are_looked_at_first(db: Database) -> None:
-    async with db.write() as tx:
-        first = await lost(tx)
-        replacements = [await replacing(tx, first, n=n) for n in range(2, MOST + 4)]
-    async with db.read() as tx:
-        assert [one.instance.id for one in await unresumed(tx)] == [row.id for row in replacements[:MOST]]
+        assert [one.instance.id for one in await unresumed(tx)] == [row.id for row in replacements]
 
 
 async def test_a_replacement_has_a_resume_point_or_waits_for_it(db: Database) -> None:

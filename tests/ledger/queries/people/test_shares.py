@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from ledger.engine.db import Database
 from ledger.kernel.states import RequestState, SessionState
-from ledger.kernel.steps.migration_step import OVER, MigrationStep
+from ledger.kernel.steps.relocation_step import OVER, MigrationStep
 from ledger.models import Request, Share
 from ledger.queries.people.shares import moving_with, shares_of
 from tests.support import rows

@@ -12,10 +12,10 @@ from typing import Any
 import httpx
 
 from ledger.kernel.grant import Grant, GrantKind
-from ledger.kernel.job import GpuConstraint
 from providers.clouds.kaggle.adapter import KaggleConfig, KaggleProvider
 from providers.clouds.kaggle.instances import offer as the_offer
 from providers.contract import InstanceSpec, ObservedInstance, Offer
+from providers.gpus.constraint import GpuConstraint
 from providers.rate_limits import LocalPacer
 from providers.sandbox.clock import SandboxTiming
 from providers.sandbox.engine import Engine

@@ -19,7 +19,6 @@ import pytest_asyncio
 
 from bot.rules.instances import file_mounts
 from bot.rules.values.mounts import Mount, MountMode
-from ledger.kernel.job import GpuConstraint
 from ledger.kernel.network_guard import NetworkInTransaction, transaction_open
 from ledger.kernel.proof import ProofKind, ProofOfEnd
 from providers.clouds.kaggle.instances import push_body, script
@@ -30,6 +29,7 @@ from providers.errors import (
     ProviderError,
     QuotaExceeded,
 )
+from providers.gpus.constraint import GpuConstraint
 from providers.sandbox.kaggle.faults import FAULTS
 from tests.providers.clouds.kaggle.served import NAME, SECRET, TWO, Served, create, get, grant, running, spec
 from tests.support.clock import START

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from ledger.kernel.job import GpuConstraint
 from providers.cloud_init import key_material
 from providers.clouds.lambda_cloud import billing, instances
 from providers.clouds.lambda_cloud import offers as lambda_cloud_offers
 from providers.contract import InstanceSpec, InstanceStatus, Offer, SshEndpoint
 from providers.errors import InvalidSpec, UnexpectedResponse
+from providers.gpus.constraint import GpuConstraint
 
 AT = datetime(2026, 11, 21, 10, tzinfo=UTC)
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ3c0ntr4ct ada@example"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import tomllib
 from datetime import date
 
-from ledger.kernel.job import GpuConstraint
 from providers.capabilities import PriceSource
 from providers.clouds.lambda_cloud import list_prices
 from providers.clouds.lambda_cloud.adapter import LambdaConfig, LambdaProvider
+from providers.gpus.constraint import GpuConstraint
 from providers.gpus.table import GPUS
 from tests.support.clock import SteppedClock
 

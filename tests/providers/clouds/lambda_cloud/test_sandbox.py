@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from ledger.kernel.job import GpuConstraint
 from providers.contract import InstanceStatus, ObservedInstance
+from providers.gpus.constraint import GpuConstraint
 from tests.providers.clouds.lambda_cloud.served import cloud, clouds
 from tests.providers.served import Served
 

@@ -13,8 +13,8 @@ from typing import Any
 import httpx
 
 from ledger.kernel.grant import Grant, GrantKind
-from ledger.kernel.job import GpuConstraint
 from providers.contract import InstanceSpec, ObservedInstance, Offer, Provider
+from providers.gpus.constraint import GpuConstraint
 from providers.rate_limits import LocalPacer
 from providers.registry import REGISTRY
 from providers.sandbox.clock import SandboxTiming

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from ledger.kernel.job import GpuConstraint
 from providers.capabilities import PriceSource
 from providers.clouds.runpod.adapter import RunPodConfig, RunPodProvider
 from providers.contract import Offer
 from providers.errors import AuthFailed, UnexpectedResponse
+from providers.gpus.constraint import GpuConstraint
 from tests.contract.served import unpaced
 from tests.providers.scripted import answer, playing
 from tests.support.clock import SteppedClock

@@ -18,12 +18,12 @@ from typing import Any
 
 import pytest
 
-from ledger.kernel.job import GpuConstraint
 from providers.adapter_helpers import number
 from providers.clouds.runpod import instances
 from providers.clouds.runpod import offers as runpod_offers
 from providers.contract import InstanceSpec, InstanceStatus, Offer, SshEndpoint, Stock
 from providers.errors import InvalidSpec, UnexpectedResponse
+from providers.gpus.constraint import GpuConstraint
 from providers.sandbox.nodes.folders import moved
 from providers.sandbox.runpod.validation import read_create
 

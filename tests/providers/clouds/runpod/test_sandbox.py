@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from ledger.kernel.job import GpuConstraint
 from providers.clouds.runpod.offers import MORE_COUNTS
 from providers.completeness import Completeness
 from providers.contract import InstanceSpec
 from providers.errors import NoCapacity, RateLimited, Unavailable
+from providers.gpus.constraint import GpuConstraint
 from providers.registry import REGISTRY
 from providers.sandbox.clock import SandboxTiming
 from tests.providers.clouds.runpod.served import ONE, Served, cheap, create, grant, running

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from ledger.kernel.job import GpuConstraint
 from ledger.kernel.ports import Port, PortProtocol
 from providers.clouds.runpod import spot
 from providers.clouds.runpod.adapter import RunPodConfig
@@ -25,6 +24,7 @@ from providers.errors import (
     UnexpectedResponse,
     Unsupported,
 )
+from providers.gpus.constraint import GpuConstraint
 from providers.http import HttpReply
 from providers.rate_limits import LocalPacer
 from providers.registry import REGISTRY

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from ledger.kernel.job import GpuConstraint
 from providers.capabilities import PriceSource
 from providers.clouds.tensordock import hostnodes, offers
 from providers.clouds.tensordock.adapter import TensorDockConfig, TensorDockProvider
 from providers.contract import Offer
 from providers.errors import ProviderError, UnexpectedResponse
+from providers.gpus.constraint import GpuConstraint
 from tests.contract.served import unpaced
 from tests.providers.scripted import answer, playing
 from tests.support.clock import SteppedClock

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from ledger.kernel.job import GpuConstraint
 from ledger.kernel.ports import Port
 from providers.clouds.tensordock import billing, instances
 from providers.clouds.tensordock import offers as tensordock_offers
 from providers.contract import InstanceSpec, InstanceStatus, Offer, OpenPort, SshEndpoint
 from providers.errors import InvalidSpec, UnexpectedResponse
+from providers.gpus.constraint import GpuConstraint
 
 AT = datetime(2026, 11, 21, 10, tzinfo=UTC)
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ3c0ntr4ct ada@example"

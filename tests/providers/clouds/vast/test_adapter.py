@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from ledger.kernel.job import GpuConstraint
 from providers.contract import InstanceStatus, NotSeen
 from providers.errors import (
     InsufficientFunds,
@@ -18,6 +17,7 @@ from providers.errors import (
     NoCapacity,
     RateLimited,
 )
+from providers.gpus.constraint import GpuConstraint
 from tests.contract.served import DISK_GB, LABEL, Clouds, banner, serving
 from tests.providers.clouds.vast.served import Vast, bench, create
 from tests.providers.read_offers import every_offer

@@ -12,9 +12,9 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from pydantic import SecretStr
 
-from ledger.kernel.job import GpuConstraint
 from providers.clouds.vast.adapter import VastConfig, VastProvider
 from providers.errors import UnexpectedResponse
+from providers.gpus.constraint import GpuConstraint
 from providers.registry import REGISTRY
 from tests.providers.read_offers import every_offer
 from tests.providers.scripted import Scripted, answer, playing

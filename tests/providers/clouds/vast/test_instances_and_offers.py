@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger.kernel.job import GpuConstraint
 from providers.clouds.vast import instances, offers
 from providers.contract import InstanceSpec, InstanceStatus, Offer, SshEndpoint
 from providers.errors import InvalidSpec, UnexpectedResponse
+from providers.gpus.constraint import GpuConstraint
 
 NOW = datetime(2026, 11, 21, 10, tzinfo=UTC)
 ROW: dict[str, Any] = {

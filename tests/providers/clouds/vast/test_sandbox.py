@@ -11,12 +11,12 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from ledger.kernel.job import GpuConstraint
 from providers.errors import (
     RateLimited,
     Unavailable,
     UnexpectedResponse,
 )
+from providers.gpus.constraint import GpuConstraint
 from tests.contract.served import DISK_GB, LABEL, Clouds, serving
 from tests.providers.clouds.vast.served import Vast, bench, create
 from tests.providers.read_offers import every_offer

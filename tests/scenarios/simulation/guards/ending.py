@@ -339,7 +339,7 @@ _VOLUMES = (
                 "return ctx.timing.absence_rule",
             ),
         ),
-        test=f"{VOLUMES}/test_volumes.py::test_one_that_vanishes_closes_its_record_and_is_not_replaced",
+        test=f"{VOLUMES}/test_volume_lookup.py::test_one_that_vanishes_closes_its_record_and_is_not_replaced",
     ),
     Guard(
         "a volume is read by its own id",
@@ -362,7 +362,11 @@ _VOLUMES = (
     Guard(
         "a mounted volume is not deleted",
         Law.DATA,
-        (Edit("providers.volumes", "        if users := await self.mounted_by(ref):", "        if users := ():"),),
+        (
+            Edit(
+                "providers.volume_adapter", "        if users := await self.mounted_by(ref):", "        if users := ():"
+            ),
+        ),
         test=f"{VOLUMES}/test_absence.py::test_one_that_a_machine_of_somebody_mounts_is_not_deleted_and_its_owner_is_told",
     ),
     Guard(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from tests.scenarios.simulation.guards.guard import Edit, Guard, Law
 
-MACHINES = "bot.rules.migrations.machines"
+MACHINES = "bot.rules.relocation.machines"
 OFFERED = "tests/services/access/test_offered_sessions.py"
 COPIES = "tests/services/access/test_people_of_copies.py"
-MOVES = "tests/services/migrations/test_last_machine.py"
+MOVES = "tests/services/relocation/test_last_machine.py"
 UNPLANNED, COMPLETENESS = "bot.rules.instances.unplanned_end", "providers.completeness"
 GRACE, RULE = "tests/services/instances/test_grace.py", "tests/rules/instances/test_unplanned_end.py"
 COLD, CREATES = "tests/services/market/test_cold.py", "tests/scenarios/faults/test_creates.py"
@@ -88,7 +88,7 @@ WORK = (
         Law.WORK,
         (
             Edit(
-                "bot.rules.migrations.resume",
+                "bot.rules.relocation.resume",
                 "        if self.counts:\n            return False\n",
                 "        return False\n",
             ),
@@ -119,7 +119,7 @@ WORK = (
     Guard(
         "facts of a job leave out the work",
         Law.SIGHT,
-        (Edit("bot.rules.access.sight", "    if sight.shows_work:\n        return job\n", "    return job\n"),),
+        (Edit("bot.rules.jobs.sight", "    if sight.shows_work:\n        return job\n", "    return job\n"),),
         test=f"{OFFERED}::test_who_is_offered_a_session_reads_its_facts_over_rest_and_no_work",
     ),
     Guard(
@@ -133,9 +133,9 @@ WORK = (
         Law.PEOPLE,
         (
             Edit(
-                "ledger.kernel.columns",
-                "storable_json(value.without_people().to_json())",
-                "storable_json(value.to_json())",
+                "bot.rules.jobs.stored",
+                "StoredJob(job.without_people().to_json())",
+                "StoredJob(job.to_json())",
             ),
         ),
         test=f"{COPIES}::test_a_copy_has_the_people_of_now",
@@ -155,7 +155,7 @@ WORK = (
     Guard(
         "a session that got another owner is not moved",
         Law.PEOPLE,
-        (Edit("bot.services.migrations.start", " and session.owner == view.session.owner", ""),),
+        (Edit("bot.services.relocation.start", " and session.owner == view.session.owner", ""),),
         test=f"{COPIES}::test_a_session_that_got_another_owner_meanwhile_is_not_moved",
     ),
     Guard(

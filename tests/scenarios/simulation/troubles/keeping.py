@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from http import HTTPStatus
 
+from bot.rules.jobs.stored import job_of
 from ledger.kernel.end_reason import APPROVED, EndGroup, EndReason, reasons
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.grant import GrantKind
@@ -183,7 +184,7 @@ def _row(facts: Facts, call: CreateCall) -> Instance | None:
 
 def _jobs(troubles: Troubles, books: Books, facts: Facts) -> Iterator[str]:
     """A job that runs is work, and silence alone ends nothing while the machine answers."""
-    jobs = {request.id: request.job for request in books.requests}
+    jobs = {request.id: job_of(request.job) for request in books.requests}
     stopped = {(stretch.cloud, stretch.ref) for stretch in troubles.stretches} | troubles.disturbed
     for row in books.instances:
         session, job = facts.sessions[row.session_id], jobs[row.request_id]

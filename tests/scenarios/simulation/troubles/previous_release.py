@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from random import Random
 
+from bot.rules.jobs.stored import checkpoint_of
 from ledger.queries.ends import forget_replica, must_end
 from migrations import run as schema
 from tests.scenarios.processes.way_back import LATER, set_schema
@@ -79,7 +80,7 @@ class PreviousRelease:
                 with suppress(Interrupted):
                     await each.do(_sign_off(self.watchdogs, each))
         async with here.ledger.read() as tx:
-            rows = tuple(await must_end(tx))
+            rows = tuple(await must_end(tx, checkpoint_of))
         graces = frozenset(grace.id for grace in (await here.books()).graces if grace.ended_at is None)
         self.stopped = [(each.number, each.machine) for each in leaving]
         if len(leaving) < len(there):
@@ -139,7 +140,7 @@ class PreviousRelease:
                 continue
             self.time.sent[order.instance_id, order.order] = order
             async with self.here.ledger.read() as tx:
-                row = next(iter(await must_end(tx, order.instance_id)), None)
+                row = next(iter(await must_end(tx, checkpoint_of, order.instance_id)), None)
             self.here.note(f"the previous release sent a {order.order} for {order.instance_id}")
             until = row.deadline if row is not None and not row.ending else None
             if until is not None and until > self.here.now and self.time.doubts < 2:

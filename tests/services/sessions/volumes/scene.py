@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any
 
-from bot.rules.policy import volumes
+from bot.rules.jobs import network_volume
 from bot.services.requests import submit
 from bot.services.runtime.commands import Provision, Reply
 from ledger.kernel.actor import Actor
@@ -20,7 +20,7 @@ async def ask(w: World, name: str = "data", size_gb: int = 200, actor: Actor = A
     """Ask for a volume at RunPod for two days, or whatever `changes` say."""
     w.asked += 1
     terms = {"hours": Decimal(48), "clouds": ("runpod",), **changes}
-    job = volumes.job_of(name, size_gb, **terms)
+    job = network_volume.volume_job(name, size_gb, **terms)
     return await submit.provision(w.ctx, Provision(f"volume-{w.asked}", actor, CHANNEL, job))
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.instances.termination import end_session
-from bot.services.sessions import volumes
+from bot.services.sessions import volume_lookup
 from ledger.kernel.end_reason import EndReason
 from ledger.kernel.states import InstanceState, OrphanState, RequestState, SessionState
 from tests.services.instances.test_adoption import keep
@@ -77,8 +77,10 @@ async def test_one_that_no_read_shows_mounts_nowhere_and_can_be_extended(w: Worl
     assert (await row(w)).absent_at
     refused = await ask(w)
     assert (refused.code, "runpod does not list it now" in refused.sentence) == (ReplyCode.NO_VOLUME, True)
-    (mine,) = await volumes.mine(w.ctx, ALICE)
-    assert volumes.trouble(mine) == "runpod doesn't list this volume now. It stays yours, and you still pay for it."
+    (mine,) = await volume_lookup.mine(w.ctx, ALICE)
+    assert (
+        volume_lookup.trouble(mine) == "runpod doesn't list this volume now. It stays yours, and you still pay for it."
+    )
     late = str(asked.data["request_id"])
     assert (await w.decide(late)).ok
     await w.settle()

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from bot.rules.values.reply_code import ReplyCode
-from bot.services.sessions import volumes
-from ledger.kernel.job import GpuConstraint
+from bot.services.sessions import volume_lookup
 from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import RequestState, SessionState
 from ledger.models import Notification, Request
+from providers.gpus.constraint import GpuConstraint
 from tests.services.sessions.volumes.scene import LAMBDA, ready, row, session, there
 from tests.services.sessions.volumes.test_mounting import ask as mount
 from tests.support.world import ALICE, World
@@ -115,8 +115,8 @@ async def test_while_nobody_pays_for_it_no_machine_mounts_it_and_its_owner_reads
     await grown(w, 6000)
     refused = await mount(w, gpu=GpuConstraint(("A10",)))
     assert (refused.code, "outgrew its approved amount" in refused.sentence) == (ReplyCode.NO_VOLUME, True)
-    (view,) = await volumes.mine(w.ctx, ALICE)
-    assert volumes.trouble(view) == "The approved amount doesn't pay for this volume until its end."
+    (view,) = await volume_lookup.mine(w.ctx, ALICE)
+    assert volume_lookup.trouble(view) == "The approved amount doesn't pay for this volume until its end."
 
 
 async def test_an_extension_moves_its_written_end(w: World) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bot.services.audit.invariants import volumes
+from bot.services.audit.invariants import volume_approvals
 from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import NotificationKind
 from ledger.queries.audit import Books
@@ -29,28 +29,28 @@ async def books(w: World) -> Books:
     assert there(w) != []  # A notice that comes late leaves an hour.
     await w.run(3900, 300)
     found = await w.books()
-    assert volumes.check(found) == []
+    assert volume_approvals.check(found) == []
     return found
 
 
 def rules(rows: Books) -> set[str]:
-    return {one.rule for one in volumes.check(rows)}
+    return {one.rule for one in volume_approvals.check(rows)}
 
 
 @pytest.mark.slow
 async def test_each_broken_rule_is_found(books: Books) -> None:
     note = next(n for n, one in enumerate(books.notifications) if one.kind == NotificationKind.SESSION_ENDING)
     wrong: tuple[tuple[str, int, dict[str, Any], str], ...] = (
-        ("requests", 0, {"kind": RequestKind.PROVISION}, volumes.OWN_KIND),
-        ("instances", 0, {"cloud": "runpod"}, volumes.OWN_KIND),
+        ("requests", 0, {"kind": RequestKind.PROVISION}, volume_approvals.OWN_KIND),
+        ("instances", 0, {"cloud": "runpod"}, volume_approvals.OWN_KIND),
         (
             "instances",
             1,
             {"session_id": books.instances[0].session_id, "cloud": "runpod-volumes"},
-            volumes.NOT_REPLACED,
+            volume_approvals.NOT_REPLACED,
         ),
-        ("notifications", note, {"kind": NotificationKind.SESSION_READY}, volumes.ANNOUNCED),
-        ("instances", 1, {"offer": {**books.instances[1].offer, "region": "EU-RO-1"}}, volumes.BESIDE),
+        ("notifications", note, {"kind": NotificationKind.SESSION_READY}, volume_approvals.ANNOUNCED),
+        ("instances", 1, {"offer": {**books.instances[1].offer, "region": "EU-RO-1"}}, volume_approvals.BESIDE),
     )
     for table, place, values, rule in wrong:
         assert rule in rules(changed(books, table, place, **values)), (table, values)
@@ -60,4 +60,4 @@ async def test_a_volume_that_a_person_deletes_needs_no_warning(w: World) -> None
     await ready(w)
     await w.end((await session(w)).id)
     await w.run(200, 20)
-    assert volumes.check(await w.books()) == []
+    assert volume_approvals.check(await w.books()) == []

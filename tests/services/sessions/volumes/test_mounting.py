@@ -12,11 +12,11 @@ from bot.rules.values.reply_code import ReplyCode
 from bot.services.instances.launch_spec import VOLUME_PATH
 from bot.services.runtime.commands import Reply, Terminate
 from bot.services.sessions import service, transfer
-from ledger.kernel.job import GpuConstraint
 from ledger.kernel.states import InstanceState, RequestState, SessionState
 from ledger.models import Session
 from ledger.queries.access import lock_consumer
-from ledger.queries.runs.migrations import sessions_to_move
+from ledger.queries.runs.relocations import sessions_to_move
+from providers.gpus.constraint import GpuConstraint
 from tests.services.sessions.volumes.scene import approved, ready, session, there
 from tests.support.world import ALICE, DAVE, World, facts
 

@@ -1,0 +1,1 @@
+"""One file a facet of a job: its fields, words, keys, checks, and what approvers read."""
