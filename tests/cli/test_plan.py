@@ -307,7 +307,7 @@ def test_one_file_is_a_job_for_every_command(tmp_path: Path) -> None:
         ("work:\n  modle: 7B\n", ("job.yaml",), "line 2: work.modle is no key of a job. Did you mean work.model?"),
         ("file_mounts: {/a: {sorce: b}}\n", ("job.yaml",), "file_mounts.sorce is no key of a job. Did you mean file_"),
         ("resources: {zebra: 1}\n", ("job.yaml",), "resources.zebra is no key of a job. The keys there are gpu, disk."),
-        ("zebra: 1\n", ("job.yaml",), "The keys there are words, resources, nodes, hours,"),
+        ("zebra: 1\n", ("job.yaml",), "The keys there are words, resources, nodes, candidates,"),
         (None, ("none.yaml",), "There is no file none.yaml."),
         (None, (".yaml/a.yaml",), "There is no file .yaml/a.yaml."),
         ("hours: 2\n[1, 2", ("job.yaml",), "job.yaml, line 2, cannot be read"),

@@ -15,7 +15,18 @@ from bot.rules.values.reply_code import ReplyCode
 from providers.capabilities import Capabilities
 
 #: Fields that people write under another name. A reason is checked as every reason is.
-_WRITTEN = {"mounts": "file_mounts", "work": "work", "run_dir": "run-dir=", "reason": ""}
+_WRITTEN = {
+    "mounts": "file_mounts",
+    "work": "work",
+    "run_dir": "run-dir=",
+    "reason": "",
+    "offer_id": "offer=",
+    "start_at": "at=",
+    "wait_until": "until=",
+    "candidates": "clouds=",
+    "regions": "region=",
+    "public_key": "ssh_public_key",
+}
 
 
 def facts_of(job: JobRequest, policy: Policy, able: Mapping[str, Capabilities], *, agent_reaches: bool) -> JobFacts:

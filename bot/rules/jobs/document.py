@@ -43,5 +43,5 @@ class JobDocument(_Keys):
 
 def pairs(document: JobDocument) -> Iterator[tuple[str, str, str]]:
     """Yield `(field of the document, word of the language, value)` for everything that was said."""
-    for key in _KEYS:
+    for key in sorted(_KEYS, key=lambda key: key.name == "work"):  # The words of a run come last.
         yield from key.words(getattr(document, key.name))

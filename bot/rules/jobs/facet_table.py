@@ -1,8 +1,8 @@
-"""List the facets of a job. Their order is that of the words and keys in the docs, and of what approvers read."""
+"""List the facets of a job, and all their words and keys."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from bot.rules.jobs.facet import JobFacet, Key, Word
 from bot.rules.jobs.facets.attempts import ATTEMPTS
@@ -24,9 +24,8 @@ from bot.rules.jobs.facets.volume import VOLUME
 from bot.rules.jobs.facets.when import WHEN
 from bot.rules.jobs.facets.work import WORK
 
+#: The order in which a job is checked, and in which approvers read of it.
 FACETS: tuple[JobFacet, ...] = (
-    GPUS,
-    WHEN,
     LIMITS,
     WORK,
     IMAGE,
@@ -37,16 +36,43 @@ FACETS: tuple[JobFacet, ...] = (
     MOUNTS,
     RUN,
     QUEUE,
+    GPUS,
     PROFILE,
     ATTEMPTS,
     IDLE,
     CHECKPOINT,
     VOLUME,
     LABEL,
+    WHEN,
 )
-WORDS: tuple[Word, ...] = tuple(word for facet in FACETS for word in facet.words)
+#: The order of the words in the docs, by what people need first. A word that is not named comes last.
+_WORD_ORDER = (
+    "gpu", "count", "nodes", "hours", "memory", "max", "price", "below", "retry", "at", "until", "preset", "profile",
+    "clouds", "region", "spot", "disk", "reliability", "total", "verified", "cuda", "capability", "available",
+    "offer", "ports", "secrets", "volume", "share", "image", "workload", "model", "tokens", "run", "queue",
+    "attempts", "retry-codes", "idle", "repo", "config", "run-dir", "install", "checkpoint", "label", "for",
+)  # fmt: skip
+#: The order of the keys of a document. A service of before compares the text of a call that is sent again, so it stays.
+_KEY_ORDER = (
+    "words", "resources", "nodes", "candidates", "candidates_order", "regions", "spot", "hours", "workload", "work",
+    "budget", "max_price", "below", "retry", "at", "until", "preset", "reliability", "total_memory", "verified",
+    "cuda", "capability", "available", "idle", "offer", "share", "image", "ports", "run", "queue", "attempts",
+    "retry_codes", "profile", "config", "run_dir", "secrets", "volume", "repo", "install", "file_mounts",
+    "checkpoint", "label", "reason", "consumer", "ssh_public_key",
+)  # fmt: skip
+
+
+def _place(order: Sequence[str], name: str) -> int:
+    return order.index(name) if name in order else len(order)
+
+
+WORDS: tuple[Word, ...] = tuple(
+    sorted((word for facet in FACETS for word in facet.words), key=lambda word: _place(_WORD_ORDER, word.key))
+)
 #: Every name of a word → the word.
 WORD_OF: Mapping[str, Word] = {name: word for word in WORDS for name in (word.key, *word.aliases)}
 #: Names of the words that narrow the market further than GPUs, price and clouds do.
-NARROWING: tuple[str, ...] = tuple(word.key for word in WORDS if word.narrows)
-DOCUMENT_KEYS: tuple[Key, ...] = tuple(key for facet in FACETS for key in facet.keys)
+NARROWING: tuple[str, ...] = tuple(word.key for facet in (GPUS, LIMITS) for word in facet.words if word.narrows)
+DOCUMENT_KEYS: tuple[Key, ...] = tuple(
+    sorted((key for facet in FACETS for key in facet.keys), key=lambda key: _place(_KEY_ORDER, key.name))
+)
