@@ -26,7 +26,7 @@ def differences(
     books: Books,
     instances: Iterable[TrueInstance],
     unseen: Collection[str] = (),
-    forgotten: Collection[tuple[str, str]] = (),
+    forgotten: frozenset[tuple[str, str]] = frozenset(),
 ) -> Iterator[str]:
     """Name every instance whose bill is not what was booked, nor in the range that was reported as unreconciled.
 
@@ -64,7 +64,7 @@ def differences(
         found = ranges.get((item.cloud, item.ref)) or ranges.get((item.cloud, item.name or ""))
         bill = item.total_usd
         if found is None:
-            if bill > CENT and (item.cloud, item.ref) not in forgotten:
+            if bill > CENT and forgotten.isdisjoint({(item.cloud, item.ref), (item.cloud, item.name or "")}):
                 yield f"nothing is unseen: {item.cloud} {item.ref} cost ${bill:.4f}, and no row has it"
             continue
         margin = max(SHARE * bill, LEAST_USD if found[0] == found[1] else CENT)

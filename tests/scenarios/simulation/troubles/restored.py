@@ -113,9 +113,15 @@ class Restored:
 
     @property
     def forgotten(self) -> frozenset[tuple[str, str]]:
-        """The machines that only the lost part of the ledger had, orphans among them, by cloud and id there."""
+        """The machines that only the lost part of the ledger had, orphans among them, by cloud and id there.
+
+        One whose create had no reply yet has its name in place of an id.
+        """
         ids = {row.id for row in _machines(self.copied) if row.ref}
-        return frozenset((row.cloud, row.ref) for row in _machines(self.lost) if row.ref and row.id not in ids)
+        lost = [row for row in _machines(self.lost) if row.id not in ids]
+        unanswered = [row for row in self.lost.instances if row.id not in ids and row.sent_at and not row.ref]
+        named = {(row.cloud, row.name) for row in unanswered}
+        return frozenset({(row.cloud, row.ref) for row in lost if row.ref} | named)
 
     def was_adopted(self, row: Instance) -> bool:
         """Whether an instance is one that the lost part had bought, and a new approval found by its label."""
