@@ -79,14 +79,13 @@ def rows(now: Counter[str], before: Counter[str]) -> Iterator[tuple[str, int, in
         yield name, before[name], now[name]
 
 
-def report(commit: str | None) -> Iterator[str]:
-    """Yield the lines of the table."""
-    now = counted(present())
-    if commit is None:
+def report(now: Counter[str], before: Counter[str] | None = None, commit: str = "") -> Iterator[str]:
+    """Yield the lines of the table; `before` are the sizes at a commit to compare with."""
+    if before is None:
         yield from (f"{name:<24}{size:>8,}" for name, _, size in rows(now, Counter()))
         return
     yield f"{'statements':<24}{commit[:8]:>10}{'now':>10}{'change':>10}"
-    for name, old, size in rows(now, counted(at_commit(commit))):
+    for name, old, size in rows(now, before):
         change = f"{100 * (size - old) / old:+.1f} %" if old else "new"
         yield f"{name:<24}{old:>10,}{size:>10,}{change:>10}"
 
@@ -95,7 +94,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description="Count the statements of each package.")
     parser.add_argument("commit", nargs="?", help="a commit to compare with")
-    print("\n".join(report(parser.parse_args(arguments).commit)))
+    commit = parser.parse_args(arguments).commit
+    before = counted(at_commit(commit)) if commit else None
+    print("\n".join(report(counted(present()), before, commit or "")))
 
 
 if __name__ == "__main__":

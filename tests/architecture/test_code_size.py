@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.architecture.code_size import BOT, counted, main, package_of, present, statements
+from tests.architecture.code_size import BOT, counted, main, package_of, present, report, statements
 
 TEXT = '''
 """A module."""
@@ -55,17 +55,22 @@ def test_the_packages_of_bot_are_added_up() -> None:
     assert sizes == {"bot/*.py": 8, "bot/slack": 8, BOT: 16, "the stage": 8, "ledger": 8}
 
 
-def test_the_table_compares_with_a_commit(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr("tests.architecture.code_size.present", lambda: {"bot/main.py": TEXT, "bot/wire/a.py": TEXT})
-    monkeypatch.setattr("tests.architecture.code_size.at_commit", lambda _: {"bot/main.py": f"{TEXT}\npass\npass"})
-    main(["d8cb0526"])
-    out = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+def test_the_table_compares_with_a_commit() -> None:
+    now = counted({"bot/main.py": TEXT, "bot/wire/a.py": TEXT})
+    before = counted({"bot/main.py": f"{TEXT}\npass\npass"})
+    out = [" ".join(line.split()) for line in report(now, before, "d8cb0526")]
     assert out[:4] == [
         "statements d8cb0526 now change",
         "bot/*.py 10 8 -20.0 %",
         "bot/wire 0 8 new",
         "bot without the stage 10 16 +60.0 %",
     ]
+
+
+def test_without_a_commit_it_counts_what_lies_here(capsys: pytest.CaptureFixture[str]) -> None:
+    main([])
+    sizes = dict(line.rsplit(maxsplit=1) for line in capsys.readouterr().out.splitlines())
+    assert int(sizes[BOT].replace(",", "")) > 10_000
 
 
 def test_the_product_is_read_whole() -> None:

@@ -55,9 +55,9 @@ def page() -> str:
         "STATE is the state that was reached, such as `running`. [The codes](../errors.md) list the events of the "
         "audit log.",
         table(("name", "topic", "what happened"), map(_message, MESSAGES)),
-        "## Names of before",
-        "These names changed before 0.1.0. Until its release, `type` has the old name of such a message, and `name` "
-        f"has the new one. With 0.1.0 `type` becomes the new one, too. {_old_topics()} {_old_fields()}",
+        "## Old names",
+        "These names have changed. Until 0.1.0 is released, `type` has the old name of such a message, and `name` has "
+        f"the new one. From 0.1.0 on both have the new one. {_old_topics()} {_old_fields()}",
         table(("name", "`type` until 0.1.0"), [(code(name), code(old)) for name, old in OLD_NAMES.items()]),
         "## Verify it",
         "The headers are `webhook-id`, `webhook-timestamp` and `webhook-signature`. Any Standard Webhooks library "

@@ -63,20 +63,19 @@ def is_whole(
     ended_at: datetime,
     now: datetime,
     granularity: BillGranularity = BillGranularity.INSTANT,
-    unsure: KnownEnd | None = None,
+    end_range: KnownEnd | None = None,
 ) -> bool:
     """Whether the bill's lines cover an instance's whole time and are known to be complete.
 
-    Where its end is `unsure`, the bill may end from the earliest one on. Late lines have come by two days after the
-    latest one.
+    Two days after the latest end in `end_range` all late lines have come, so the bill may end anywhere in that range.
     """
     if not lines:
         return False
     first, last = min(line.begins for line in lines), max(line.ends for line in lines)
     if (granularity in TOTALS or last > ended_at + SLACK) and now - ended_at < SETTLED:
         return False
-    if unsure is not None and now - unsure.latest >= SETTLED:
-        ended_at = unsure.earliest
+    if end_range is not None and now - end_range.latest >= SETTLED:
+        ended_at = end_range.earliest
     return last >= ended_at - SLACK and (billed_from is None or first <= billed_from + SLACK)
 
 

@@ -82,7 +82,7 @@ class JobFacts:
 
     `clouds` are those that rent machines here, with what each can do, and `named` those of them that the job names.
     `agent_runs` says whether the agent runs at one of these with the job's image, and `agent_reaches` whether machines
-    can reach this service. `commands` are all that the job runs.
+    can reach this service. `commands` are all that the job runs, and `shares_queue` whether they are a queue.
     """
 
     policy: Policy

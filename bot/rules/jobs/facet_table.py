@@ -52,9 +52,9 @@ _WORD_ORDER = (
     "offer", "ports", "secrets", "volume", "share", "image", "workload", "model", "tokens", "run", "queue",
     "attempts", "retry-codes", "idle", "repo", "config", "run-dir", "install", "checkpoint", "label", "for",
 )  # fmt: skip
-#: The order of the keys of a document. A service of before compares the text of a call that is sent again, so it stays.
+#: The order of the keys of a document. It stays: a call that is sent again must have the text that a service stored.
 _KEY_ORDER = (
-    "words", "resources", "nodes", "candidates", "candidates_order", "regions", "spot", "hours", "workload", "work",
+    "resources", "nodes", "candidates", "candidates_order", "regions", "spot", "hours", "workload", "work",
     "budget", "max_price", "below", "retry", "at", "until", "preset", "reliability", "total_memory", "verified",
     "cuda", "capability", "available", "idle", "offer", "share", "image", "ports", "run", "queue", "attempts",
     "retry_codes", "profile", "config", "run_dir", "secrets", "volume", "repo", "install", "file_mounts",

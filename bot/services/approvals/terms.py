@@ -25,8 +25,8 @@ from ledger.queries.decisions import DecisionSubject
 def total_hours(ask: DecisionSubject, command: Decide, used_h: Decimal) -> Decimal:
     """Return all hours that a run would have: earlier ones, the approved ones, and a checkpoint hold."""
     time_h = amendments.time_of(ask.request, ask.votes, command.hours)
-    total_h = job_of(ask.request.job).already_hours + time_h + used_h + (hold_hours(ask.option) if ask.option else 0)
-    return job_of(ask.request.job).counted(total_h)
+    job = job_of(ask.request.job)
+    return job.counted(job.already_hours + time_h + used_h + (hold_hours(ask.option) if ask.option else 0))
 
 
 def spend_on(ask: DecisionSubject, command: Decide, earlier: EarlierAuthority) -> tuple[Authority, Authority]:

@@ -160,7 +160,6 @@ async def plight_of(ctx: Context, tx: Tx, grace: GraceRow, row: Instance, sessio
     moves = await is_moving(tx, session.id)
     alone_in_session = session.nodes == 1 and not grace.replaced and not moves
     can_replace = alone_in_session and session.state is SessionState.RUNNING and now < end and able.keeps_disk
-    has_command = job.run is not None or bool(job.queue)
     return Plight(
         cause=grace.cause,
         at_risk=grace.at_risk,
@@ -168,7 +167,7 @@ async def plight_of(ctx: Context, tx: Tx, grace: GraceRow, row: Instance, sessio
         hours_left=Decimal(int(max((end - now).total_seconds(), 0))) / 3600,
         limit_usd=grace.limit_usd,
         spent_usd=rules.cost_until(grace.spent_usd, grace.usd_h, grace.rated_at, now),
-        restarts=has_command and not volume_of(session.gpu) and not await is_job_over(tx, session),
+        restarts=job.has_command and not volume_of(session.gpu) and not await is_job_over(tx, session),
         can_replace=can_replace and session.replacements_left > 0,
         choice=grace.choice,
     )

@@ -74,9 +74,9 @@ async def record_ended_session(tx: Tx, session: Session, end_code: str, now: dat
 
 def is_job_running(session: Session, request: Request, found: NodeStatus) -> bool:
     """Whether the session has a command that has not exited; a start-up that failed leaves nothing to wait for."""
-    return (
-        job_of(request.job).has_command and session.job_state is None and not job_status(session.state, found).is_over
-    )
+    if session.job_state is not None or not job_of(request.job).has_command:
+        return False
+    return not job_status(session.state, found).is_over
 
 
 async def is_job_over(tx: Tx, session: Session) -> bool:

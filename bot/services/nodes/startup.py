@@ -46,10 +46,8 @@ async def plans(tx: Tx, instance_ids: Collection[str]) -> dict[str, dict[str, An
     earlier = await earlier_results(tx, [key for key, one in jobs.items() if job_of(one.job).queue])
     sets = await members(tx, {one.session_id for one in jobs.values() if _is_set(one)})
     for instance_id, one in jobs.items():
-        job, places = (
-            job_with_people(one.job, secrets=one.secrets),
-            _places(instance_id, one, sets.get(one.session_id, ())),
-        )
+        job = job_with_people(one.job, secrets=one.secrets)
+        places = _places(instance_id, one, sets.get(one.session_id, ()))
         if points.get(instance_id, STARTS_ANEW) is None or places is None:
             continue  # Its checkpoint, or a machine of its set, is being waited for, so its agent asks again.
         moved = resume_of(one.step, one.saved_from or "", one.saved_step)

@@ -53,7 +53,10 @@ EXTENDABLE = frozenset({SessionState.PROVISIONING, SessionState.RUNNING, Session
 
 
 async def extend(ctx: Context, command: Extend) -> Reply:
-    """Extend a session. Codes of success: `kept_running` (as approved), `extension_requested` (else)."""
+    """Extend a session.
+
+    Codes of success: `kept_running` (inside what was approved), `extension_requested` (an approver decides).
+    """
     if not_them := await eligibility.refused(ctx, command.decider, Deed.EXTEND):
         return refuse(not_them.code, not_them.sentence)
     now = ctx.clock.now()

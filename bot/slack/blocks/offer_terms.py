@@ -165,7 +165,8 @@ def extended_to(view: RequestView, session: SessionView | None) -> list[str]:
     if request.state is RequestState.APPROVED:
         total = f"{brief(Decimal(session.session.hours))}, never more than {dollars(session.cap_usd)} in all"
         return [f"The session now ends {when(end)}: {total}."]
-    total_h = job_of(request.job).already_hours + (time_h := amendments.most_hours(request, view.approvals))
+    time_h = amendments.most_hours(request, view.approvals)
+    total_h = job_of(request.job).already_hours + time_h
     _, most_usd = card_amounts(view, option, None)
     total = f"{brief(total_h)}, never more than {dollars(session.cap_usd + most_usd)}"
     return [f"New end: {when(later(end, time_h))}", f"Session in all: {total}"]

@@ -199,9 +199,8 @@ def _terms(view: RequestView, option: Option, facts: CardFacts, short: int = 0) 
     time_h = amendments.most_hours(request, view.approvals)
     _, most_usd = card_amounts(view, option, facts.cost_usd)
     job = job_of(request.job)
-    which = (
-        "" if job.gpu.names == (one.offer.gpu,) and job.gpu.count_min == job.gpu.count_max else f"{safe(one.gpus)} · "
-    )
+    is_named = job.gpu.names == (one.offer.gpu,) and job.gpu.count_min == job.gpu.count_max
+    which = "" if is_named else f"{safe(one.gpus)} · "
     why = why_shown(view)
     where = place(one.offer, kind=request.kind is not RequestKind.VOLUME)
     lines = [f"{which}{safe(where)}{f' · *{why}*' if why else ''}"]

@@ -39,9 +39,9 @@ def test_a_bill_is_whole_when_it_reaches_from_beginning_to_end(lines: list[BillL
 def test_a_bill_may_end_where_an_unsure_end_begins_once_late_lines_have_come() -> None:
     unsure, lines = KnownEnd(START + 2 * HOUR, START + 8 * HOUR, START + 9 * HOUR), [line("1", hours=2)]
     whole_from = unsure.latest + timedelta(hours=48)
-    assert not is_whole(lines, START, unsure.likely, whole_from - timedelta(seconds=1), unsure=unsure)
-    assert is_whole(lines, START, unsure.likely, whole_from, unsure=unsure)
-    assert not is_whole([line("1", hours=0.9)], START, unsure.likely, whole_from, unsure=unsure)
+    assert not is_whole(lines, START, unsure.likely, whole_from - timedelta(seconds=1), end_range=unsure)
+    assert is_whole(lines, START, unsure.likely, whole_from, end_range=unsure)
+    assert not is_whole([line("1", hours=0.9)], START, unsure.likely, whole_from, end_range=unsure)
 
 
 def test_the_total_of_a_month_that_runs_is_whole_when_the_end_is_two_days_old() -> None:

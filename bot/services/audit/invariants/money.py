@@ -82,10 +82,14 @@ def _budgets(books: Books, bill_steps_s: Mapping[str, int]) -> Iterator[Violatio
 def _dear_usd(books: Books, session: Session, grants: Sequence[GrantRow]) -> Decimal:
     """Return what clouds charged above the approved rate, of instances that ended when their rate was first seen."""
     caps = {grant.id: grant.price_cap_usd_h for grant in grants}
+    # Where a rate was seen before, the time before that is booked at the earlier one.
+    split = {entry.instance_id for entry in books.entries if "/gpu/rate-" in entry.key}
     dear_usd = Decimal(0)
     for row in books.instances:
         cap_usd_h, seen_at = caps.get(row.grant_id), row.terminate_asked_at
-        is_dear = row.session_id == session.id and row.outcome_code == EndReason.BILLED_ABOVE_CAP
+        is_dear = (
+            row.session_id == session.id and row.outcome_code == EndReason.BILLED_ABOVE_CAP and row.id not in split
+        )
         if is_dear and cap_usd_h is not None and seen_at is not None and row.billing_from is not None:
             ran_h = Decimal((seen_at - row.billing_from).total_seconds()) / 3600
             dear_usd += max(row.price_usd_h - cap_usd_h, Decimal(0)) * ran_h
